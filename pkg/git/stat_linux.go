@@ -1,0 +1,7 @@
+package git
+
+import "syscall"
+
+func changeTime(t *syscall.Stat_t) (sec, nsec uint32) {
+	return uint32(t.Ctim.Sec), uint32(t.Ctim.Nsec)
+}
