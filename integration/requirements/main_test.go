@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,7 +56,7 @@ func TestPassesBesideAFailure(t *testing.T) { t.Attr("covers", "SM-009") }
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	out, _ := cmd.Output() // it fails, since a test does
 
-	got, err := readTests(strings.NewReader(string(out)))
+	got, skipped, err := readTests(strings.NewReader(string(out)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +67,9 @@ func TestPassesBesideAFailure(t *testing.T) { t.Attr("covers", "SM-009") }
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v\nwant %v\n%s", got, want, out)
+	}
+	if want := map[string]bool{"x/good.TestPasses/skipped": true, "x/good.TestSkippedParent": true}; !maps.Equal(skipped, want) {
+		t.Errorf("skipped %v, want %v", skipped, want)
 	}
 }
 
@@ -115,7 +119,7 @@ func TestAStaleDocumentIsRefusedAndLeftAlone(t *testing.T) {
 	in := write(t, filepath.Join(dir, "stream.json"), stream)
 	out := write(t, filepath.Join(dir, "out.md"), "old\n")
 	err := run(t.Context(), in, ix, out, true, io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "stale from line 1") {
+	if err == nil || !strings.Contains(err.Error(), "stale:\n  - old\n  + # Requirements") {
 		t.Errorf("got %v", err)
 	}
 	if doc, _ := os.ReadFile(out); string(doc) != "old\n" {
@@ -144,9 +148,31 @@ func TestWhatCannotBeTrustedIsAnError(t *testing.T) {
 func TestSampledCasesAreListedUnderTheirTest(t *testing.T) {
 	for name, want := range map[string]string{
 		"TestA": "TestA", "TestA/plane/edge": "TestA/plane/edge", "TestA/10-false": "TestA", "TestA/reject/7/x": "TestA/reject",
+		"TestA/plane#01/run": "TestA/plane/run", "TestA/C#": "TestA/C", "TestA/issue#x": "TestA/issue#x",
 	} {
 		if got := stable(name); got != want {
 			t.Errorf("%s is listed as %s, want %s", name, got, want)
 		}
+	}
+}
+
+func TestWhatAMachineSkipsMakesNothingStale(t *testing.T) {
+	dir := t.TempDir()
+	ix := write(t, filepath.Join(dir, "index.tsv"), index)
+	out := filepath.Join(dir, "out.md")
+	if err := run(t.Context(), write(t, filepath.Join(dir, "all.json"), stream), ix, out, false, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	skips := strings.Replace(stream, `"pass","Package":"github.com/lazyplane/lazyplane/pkg/task","Test"`, `"skip","Package":"github.com/lazyplane/lazyplane/pkg/task","Test"`, 1)
+	var log strings.Builder
+	if err := run(t.Context(), write(t, filepath.Join(dir, "skips.json"), skips), ix, out, true, &log); err != nil {
+		t.Error(err)
+	}
+	if want := "2 claims rest on tests that were skipped here"; !strings.Contains(log.String(), want) {
+		t.Errorf("%q is not in %q", want, log.String())
+	}
+	gone := strings.Replace(stream, `"Test":"TestEdges","Key"`, `"Test":"TestOther","Key"`, 1)
+	if err := run(t.Context(), write(t, filepath.Join(dir, "gone.json"), gone), ix, out, true, io.Discard); err == nil {
+		t.Error("a claim that no test makes any more is not stale")
 	}
 }

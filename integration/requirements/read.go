@@ -64,11 +64,15 @@ func (t test) String() string {
 	return short + "." + stable(t.name)
 }
 
-// stable leaves out of a test's name the parts that are numbers: they are samples
-// or counts, which may be others in the next run.
+// stable leaves out of a test's name what may be another in the next run: parts
+// that are numbers, which are samples or counts, and the #01 by which the testing
+// package tells tests of one name apart, which says only which of them came first.
 func stable(name string) string {
 	var kept []string
 	for part := range strings.SplitSeq(name, "/") {
+		if i := strings.LastIndexByte(part, '#'); i > 0 && strings.Trim(part[i+1:], "0123456789") == "" {
+			part = part[:i]
+		}
 		if part != "" && part[0] >= '0' && part[0] <= '9' {
 			break
 		}
@@ -77,8 +81,9 @@ func stable(name string) string {
 	return strings.Join(kept, "/")
 }
 
-// readTests returns the tests that prove each id.
-func readTests(in io.Reader) (map[string][]string, error) {
+// readTests returns the tests that prove each id, and the names of those that
+// were skipped.
+func readTests(in io.Reader) (proof map[string][]string, skipped map[string]bool, err error) {
 	covers := map[test][]string{}
 	ended := map[test]string{} // the action a test, or with no name a package, ended with
 	r := bufio.NewReader(in)
@@ -104,13 +109,13 @@ func readTests(in io.Reader) (map[string][]string, error) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the test stream: %w", err)
+			return nil, nil, fmt.Errorf("read the test stream: %w", err)
 		}
 	}
 	if events == 0 {
-		return nil, errors.New("that is no output of go test -json")
+		return nil, nil, errors.New("that is no output of go test -json")
 	}
-	proof := map[string][]string{}
+	proof = map[string][]string{}
 	for t, ids := range covers {
 		if !counts(t, ended) {
 			continue
@@ -124,7 +129,33 @@ func readTests(in io.Reader) (map[string][]string, error) {
 	for _, tests := range proof {
 		slices.Sort(tests)
 	}
-	return proof, nil
+	skipped = map[string]bool{}
+	for t, action := range ended {
+		if action == "skip" && t.name != "" {
+			skipped[t.String()] = true
+		}
+	}
+	return proof, skipped, nil
+}
+
+// allow adds to proof what doc says of tests that were skipped in this run. What a
+// machine cannot run makes the table no older than it was.
+func allow(proof map[string][]string, skipped map[string]bool, doc []byte) (allowed int) {
+	for line := range bytes.Lines(doc) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(string(line)), "|"), " | ")
+		if len(cells) != 3 {
+			continue
+		}
+		id := strings.TrimSpace(cells[0])
+		for test := range strings.SplitSeq(strings.TrimSpace(cells[2]), "<br>") {
+			if skipped[test] && !slices.Contains(proof[id], test) {
+				proof[id] = append(proof[id], test)
+				slices.Sort(proof[id])
+				allowed++
+			}
+		}
+	}
+	return allowed
 }
 
 // counts reports whether a test, each of its parents and its package passed.
