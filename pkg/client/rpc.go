@@ -131,7 +131,7 @@ func (c *Client) follow(ctx context.Context, operation, cursor string, out any, 
 				pause = backOff(pause)
 			}
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := Rest(ctx, pause); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/zalando/go-keyring"
 
+	"github.com/lazyplane/lazyplane/pkg/client"
 	"github.com/lazyplane/lazyplane/pkg/config"
 	"github.com/lazyplane/lazyplane/pkg/fault"
 	"github.com/lazyplane/lazyplane/pkg/refusal"
@@ -208,7 +209,7 @@ func (v Vault) Renew(ctx context.Context, l Login, refused string) (string, erro
 			defer unlock()
 			break
 		}
-		if err := rest(ctx, 20*time.Millisecond); err != nil {
+		if err := client.Rest(ctx, 20*time.Millisecond); err != nil {
 			return "", err
 		}
 	}
