@@ -75,7 +75,8 @@ const familyRandom = 16 // bytes of a family's id that are drawn
 func familyPrefix(email string) string { return whoHash(email)[:16] }
 
 // newFamilyID draws the id of a sign-in. One that belongs to a machine is the same
-// each time, so that signing in there again replaces it (LG-009).
+// each time, so that signing in there again replaces it, whatever the project
+// (LG-009).
 func newFamilyID(email, machine string) string {
 	if machine != "" {
 		return familyPrefix(email) + whoHash(machine)[:2*familyRandom]
