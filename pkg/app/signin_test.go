@@ -399,18 +399,6 @@ func TestAUsedRefreshTokenEndsTheSignInForBoth(t *testing.T) {
 	}
 }
 
-func TestOfManyRefreshesOfOneTokenAtMostOneWins(t *testing.T) {
-	r, b, _ := team(t)
-	first := approved(t, r, b, "")
-	won := race(64, func() error {
-		_, err := r.Refresh(t.Context(), first.Refresh, app.ClientCLI)
-		return err
-	}, t)
-	if won > 1 {
-		t.Errorf("%d of 64 refreshes with one token won", won)
-	}
-}
-
 // race runs f n times at once and counts those that ended well. All others must
 // have been refused as a bad grant.
 func race(n int, f func() error, t *testing.T) int {

@@ -274,8 +274,8 @@ func (v Vault) alone(ctx context.Context, name string) (unlock func(), err error
 }
 
 // Renew replaces an access token that was refused. Of many processes that meet the
-// refusal at once one renews and the others use what it got: a refresh token is
-// worth something once, and shown twice it may end the sign-in.
+// refusal at once one renews and the others use what it got. One whose answer was lost
+// is asked again by the next command that meets the refusal, with the same token.
 func (v Vault) Renew(ctx context.Context, l Login, refused string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
