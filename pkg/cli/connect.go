@@ -75,10 +75,11 @@ func (e *Env) client(ctx context.Context) (Client, error) {
 	return e.dial(p, plane)
 }
 
-// outside reports whether the working directory lies in no repository.
-func (e *Env) outside() bool {
-	_, err := config.GitRoot(e.Dir)
-	return err != nil
+// nowhere reports whether err says no more than that no project is in charge here:
+// the working directory is in none, and no other is named.
+func (e *Env) nowhere(err error) bool {
+	_, outside := config.GitRoot(e.Dir)
+	return e.Getenv(names.EnvTarget) == "" && (refusal.Is(err, refusal.NotBound) || outside != nil)
 }
 
 // unbound is the refusal of a clone that works with no project at all, neither of

@@ -64,7 +64,7 @@ func (e *Env) projectList() *cobra.Command {
 func (e *Env) projectClient(ctx context.Context, host string) (Client, error) {
 	if host == "" {
 		cl, err := e.client(ctx)
-		if err == nil || !refusal.Is(err, refusal.NotBound) && !e.outside() {
+		if err == nil || !e.nowhere(err) {
 			return cl, err
 		}
 	}
