@@ -78,6 +78,7 @@ type intent struct {
 	ARN        string    `json:"arn,omitempty"`
 	At         time.Time `json:"at"`
 	Version    int64     `json:"version"`
+	Missed     int       `json:"missed,omitempty"` // look-ups that found nothing once ECS had the time to list it
 }
 
 const (
@@ -325,6 +326,13 @@ func (r *Runner) FindIn(ctx context.Context, tenant string, task id.Task, epoch 
 		return refOf(i.ARN, i.Tag), true, nil
 	case r.c.Now().Sub(i.At) < forgotten:
 		return "", false, fault.New(fault.Unavailable, "a launch of this run was begun and ECS does not list it yet")
+	case i.Missed == 0:
+		// One look that finds nothing is no proof: the list of tasks lags (OW-07).
+		i.Missed++
+		if _, err := r.save(ctx, k, i); err != nil {
+			return "", false, err
+		}
+		return "", false, fault.New(fault.Unavailable, "a launch of this run was begun and ECS does not list it; it is looked for once more")
 	}
 	return "", false, nil
 }
