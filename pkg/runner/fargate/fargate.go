@@ -134,6 +134,13 @@ func (r *Runner) Launch(ctx context.Context, s runner.Spec) (string, error) {
 			return "", err
 		}
 	}
+	if i.ARN == "" && i.Missed > 0 {
+		// What is asked for now has its own time to be listed.
+		i.At, i.Missed = r.c.Now(), 0
+		if i, err = r.save(ctx, k, i); err != nil {
+			return "", err
+		}
+	}
 	for i.ARN == "" {
 		arn, err := r.run(ctx, s, i)
 		if full := (*capacityError)(nil); errors.As(err, &full) && i.Capacity == spot {

@@ -175,12 +175,20 @@ func (e emulator) GoneIsStoppedForgottenOrTwiceNotFound(t *testing.T) {
 		t.Fatalf("launch: %v", err)
 	}
 	r.now = r.now.Add(5 * time.Minute)
-	for n, want := range []fault.Kind{fault.Unavailable, ""} {
-		_, ok, err := r.runner().FindIn(t.Context(), runnertest.Tenant, runnertest.Task, 3)
-		if ok || want == "" && err != nil || want != "" && fault.KindOf(err) != want {
-			t.Errorf("look-up %d: %t, %v", n+1, ok, err)
+	look := func(what string, want fault.Kind) {
+		t.Helper()
+		if _, ok, err := r.runner().FindIn(t.Context(), runnertest.Tenant, runnertest.Task, 3); ok || fault.KindOf(err) != want {
+			t.Errorf("%s: %t, %v", what, ok, err)
 		}
 	}
+	look("the first look-up", fault.Unavailable)
+	look("the second", "")
+	// Launched once more, and its answer lost again, it has its own five minutes.
+	if _, err := r.runner().Launch(t.Context(), spec(3)); fault.KindOf(err) != fault.Unavailable {
+		t.Fatalf("the next launch: %v", err)
+	}
+	look("at once after the next launch", fault.Unavailable)
+	look("and again", fault.Unavailable)
 }
 
 func (e emulator) B25AnECSThatDoesNotAnswerSaysNothingAboutARun(t *testing.T) {
