@@ -243,32 +243,42 @@ func (w *walk) denied(who identity.Caller, name string, in args) {
 	}
 }
 
-// each has a person, the builder and a parent's agent make the move, each with a
-// task of his own, and tries whether an agent that is no relation and an operator
-// are kept from it.
-func (w *walk) each(ready func(parent id.Task) id.Task, on task.Trigger, name string, in args) {
+// mover is one of those who may do what people do: to a task at the top level, or,
+// as an agent, to a child of his own.
+type mover struct {
+	role   identity.Role
+	who    func() identity.Caller
+	parent id.Task
+}
+
+// movers is a person, the builder, and the running agent of a parent.
+func (w *walk) movers() []mover {
 	w.t.Helper()
+	w.made++
 	parent := w.working(fmt.Sprintf("parent-%d", w.made), "")
-	if w.other == "" {
-		w.other = w.working("other", "")
-	}
-	for _, a := range []struct {
-		role   identity.Role
-		who    func() identity.Caller
-		parent id.Task
-	}{
+	return []mover{
 		{identity.Human, w.owner, ""},
 		{identity.BuilderRole, w.builder, ""},
 		{identity.Agent, func() identity.Caller { return w.agent(parent) }, parent},
-	} {
-		tid := ready(a.parent)
+	}
+}
+
+// each has every mover make the move, each with a task of his own, and tries whether
+// an agent that is no relation and an operator are kept from it.
+func (w *walk) each(ready func(parent id.Task) id.Task, on task.Trigger, name string, in args) {
+	w.t.Helper()
+	if w.other == "" {
+		w.other = w.working("other", "")
+	}
+	for _, m := range w.movers() {
+		tid := ready(m.parent)
 		full := args{"task_id": string(tid)}
 		maps.Copy(full, in)
 		w.denied(w.agent(w.other), name, full)
 		w.denied(w.operator(), name, full)
 		w.at(tid, w.from)
-		w.act(a.who(), name, full)
-		if h := w.moved(tid, on, a.role); a.role == identity.Human && h.Actor.Email != "ada@example.com" {
+		w.act(m.who(), name, full)
+		if h := w.moved(tid, on, m.role); m.role == identity.Human && h.Actor.Email != "ada@example.com" {
 			w.t.Errorf("it was done by %+v", h.Actor)
 		}
 		w.at(tid, w.to)

@@ -34,8 +34,8 @@ func endRows() []moveRow {
 		{"TR-42", task.Conflict, task.Abandoned, func(w *walk) { w.gives(w.conflict) }},
 		{"TR-43", task.Conflict, task.Zombie, func(w *walk) { w.foundMerged(w.conflict) }},
 		{"TR-53", task.Submitted, task.Zombie, func(w *walk) { w.foundMerged(w.submitted) }},
-		{"TR-59", task.Interrupted, task.Abandoned, func(w *walk) { w.gives(w.held) }},
-		{"TR-60", task.Interrupted, task.Zombie, func(w *walk) { w.foundMerged(w.held) }},
+		{"TR-59", task.Interrupted, task.Abandoned, func(w *walk) { w.gives(w.unresumed) }},
+		{"TR-60", task.Interrupted, task.Zombie, func(w *walk) { w.foundMerged(w.unresumed) }},
 		{"TR-69", task.Zombie, task.Complete, confirmsZombie},
 		{"TR-70", task.Complete, task.Blocked, reopensComplete},
 		{"TR-71", task.Complete, task.Backlog, reopensCompleteWithoutSession},
@@ -84,16 +84,7 @@ func acceptsBlocked(w *walk) {
 }
 
 func acceptsConflict(w *walk) {
-	parent := w.working("parent", "")
-	for _, a := range []struct {
-		role   identity.Role
-		who    func() identity.Caller
-		parent id.Task
-	}{
-		{identity.Human, w.owner, ""},
-		{identity.BuilderRole, w.builder, ""},
-		{identity.Agent, func() identity.Caller { return w.agent(parent) }, parent},
-	} {
+	for _, a := range w.movers() {
 		tid := w.conflict(a.parent)
 		one, two := "deploy/"+tid.Short()+"-a", "deploy/"+tid.Short()+"-b"
 		for _, approved := range [][]string{nil, {one}, {two, "README"}} {
@@ -143,16 +134,7 @@ func acceptsSubmitted(w *walk) {
 }
 
 func landed(w *walk) {
-	parent := w.working("parent", "")
-	for _, a := range []struct {
-		role   identity.Role
-		who    func() identity.Caller
-		parent id.Task
-	}{
-		{identity.Human, w.owner, ""},
-		{identity.BuilderRole, w.builder, ""},
-		{identity.Agent, func() identity.Caller { return w.agent(parent) }, parent},
-	} {
+	for _, a := range w.movers() {
 		tid := w.blocked(a.parent)
 		w.act(a.who(), "acceptTask", args{"task_id": string(tid)})
 		if err := w.acceptStep(tid, "complete.v1", nil); err == nil {
@@ -273,8 +255,8 @@ func closesBacklog(w *walk) {
 	w.stays(tid, task.Backlog)
 }
 
-// held is an interrupted task that is not resumed by itself.
-func (w *walk) held(parent id.Task) id.Task {
+// unresumed is an interrupted task that is not resumed by itself.
+func (w *walk) unresumed(parent id.Task) id.Task {
 	w.t.Helper()
 	tid := w.interrupted(parent)
 	if err := w.EditTaskRow(w.t.Context(), tenant, tid, func(t *task.Task) { t.Hold = true }); err != nil {

@@ -218,26 +218,22 @@ func watchdogEndsTheTurn(w *walk) {
 }
 
 func stopEndsTheTurn(w *walk) {
-	parent := w.working("parent", "")
-	callers := map[identity.Role]func() identity.Caller{
-		identity.Human: w.owner, identity.BuilderRole: w.builder, identity.Agent: func() identity.Caller { return w.agent(parent) },
-	}
-	for _, role := range []identity.Role{identity.Human, identity.BuilderRole, identity.Agent} {
+	for _, m := range w.movers() {
 		for _, verb := range []string{"stopTask", "rejectTask", "closeTask"} {
-			tid := w.running(parent)
+			tid := w.running(m.parent)
 			in := args{"task_id": string(tid)}
 			if verb != "stopTask" {
 				in["reason"] = "not this way"
 			}
 			w.denied(w.agent(tid), verb, in) // it would end the very turn that asks
 			w.denied(w.operator(), verb, in)
-			w.act(callers[role](), verb, in)
+			w.act(m.who(), verb, in)
 			w.at(tid, task.Working) // until the run has ended
 			if got := w.beat(tid, turn.BeatIn{State: "running"}).Stop; got != turn.StopAsked {
 				w.t.Errorf("the run is told %q", got)
 			}
 			w.report(tid, turn.Response{Outcome: "stopped", Stopped: turn.StopAsked})
-			w.moved(tid, task.Stop, role)
+			w.moved(tid, task.Stop, m.role)
 			w.drain(tid)
 			if verb != "stopTask" {
 				if got := w.way(tid); got != "backlog working interrupted abandoned" {
