@@ -19,6 +19,7 @@ import (
 	"github.com/lazyplane/lazyplane/pkg/agent/install"
 	"github.com/lazyplane/lazyplane/pkg/cli"
 	"github.com/lazyplane/lazyplane/pkg/login"
+	"github.com/lazyplane/lazyplane/pkg/wire/local"
 )
 
 // version is set when a release is built.
@@ -41,7 +42,7 @@ func host() *cli.Env {
 		TTY: terminal, Piped: piped, Width: width, Masked: masked,
 		Exec: foreground, Session: session, Output: output, LookPath: exec.LookPath,
 		Detach: cli.DetachProcess, Alive: cli.ProcessAlive, Lock: cli.FileLock, Keys: login.System{Patience: 3 * time.Second},
-		Up: up, Emulate: emulate, Probe: probe, Protect: protect, Agents: agents,
+		Up: up, Emulate: emulate, Probe: probe, Protect: protect, Agents: agents, Own: local.Own,
 	}
 }
 

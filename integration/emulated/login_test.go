@@ -3,6 +3,7 @@ package emulated_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -15,7 +16,9 @@ import (
 	"time"
 
 	"github.com/lazyplane/lazyplane/integration/emulated"
+	"github.com/lazyplane/lazyplane/pkg/app"
 	"github.com/lazyplane/lazyplane/pkg/cli"
+	"github.com/lazyplane/lazyplane/pkg/feed"
 	"github.com/lazyplane/lazyplane/pkg/req"
 )
 
@@ -104,7 +107,7 @@ func (l *clone) signIn(args ...string) string {
 
 // A person is told the address and nothing else.
 func aPersonSignsInAndOut(t *testing.T, s *emulated.Stack, _ *world) {
-	req.Covers(t, "LG-015", "LG-010", "LG-006", "LG-013")
+	req.Covers(t, "LG-015", "LG-010", "LG-006", "LG-013", "LG-007")
 	through, _ := distribution(t, s)
 	provide(t, s)
 	l := newClone(t, through)
@@ -130,6 +133,7 @@ func aPersonSignsInAndOut(t *testing.T, s *emulated.Stack, _ *world) {
 	if out := git(t, l.dir, "status", "--porcelain", "--ignored"); out != "" {
 		t.Errorf("the clone holds %s", out)
 	}
+	aSecondCloneNeedsNoSecondSignIn(t, s, l)
 	first := l.pair()
 	if strings.Contains(said, first) {
 		t.Error("the credential was printed")
@@ -162,6 +166,51 @@ func aPersonSignsInAndOut(t *testing.T, s *emulated.Stack, _ *world) {
 	if out := l.lazy(0, "logout", "--all"); !strings.Contains(out, "could not be told") || l.pair() != "" {
 		t.Errorf("signed out offline: %s", out)
 	}
+}
+
+// One sign-in is for the machine: another clone on it is bound to another project,
+// and each works with its own.
+func aSecondCloneNeedsNoSecondSignIn(t *testing.T, s *emulated.Stack, l *clone) {
+	t.Helper()
+	event, err := json.Marshal(map[string]any{
+		"source": feed.OperatorSource, "detail-type": feed.BootstrapType, "detail": app.Bootstrap{Tenant: tenant, Project: "bakery", Email: email},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.Functions["events"].Call(t.Context(), event); err != nil {
+		t.Fatalf("%s, %v", out, err)
+	}
+	other := *l
+	other.dir = t.TempDir()
+	git(t, other.dir, "init", "-q", "-b", "main")
+	if out := other.lazy(2, "list"); !strings.Contains(out, "not bound to a project") || !strings.Contains(out, "lazy project bind") {
+		t.Errorf("in a clone that is bound to nothing: %s", out)
+	}
+	if out := other.lazy(2, "project", "bind"); !strings.Contains(out, "lazy project bind PROJECT") {
+		t.Errorf("bound to nothing in particular: %s", out)
+	}
+	if out := other.lazy(2, "project", "bind", "nothing"); !strings.Contains(out, "no project nothing") {
+		t.Errorf("bound to what is not there: %s", out)
+	}
+	if out := other.lazy(0, "project", "list"); !strings.Contains(out, "bakery") || !strings.Contains(out, project) {
+		t.Errorf("the projects are %s", out)
+	}
+	other.lazy(0, "project", "bind", "bakery")
+	for _, c := range []struct {
+		in   *clone
+		want string
+	}{{&other, "bakery"}, {l, project}, {&other, "bakery"}} {
+		if who := c.in.lazy(0, "whoami"); !strings.Contains(who, "on project "+c.want+" of") {
+			t.Errorf("a clone that is bound to %s works with: %s", c.want, who)
+		}
+	}
+	if out := other.lazy(0, "project", "show"); !strings.Contains(out, "bakery of "+tenant) {
+		t.Errorf("it shows %s", out)
+	}
+	other.lazy(0, "project", "unbind")
+	other.lazy(2, "project", "show")
+	l.pair() // fails unless one sign-in is kept
 }
 
 // file is where the laptop keeps its one sign-in, "" when it has none.

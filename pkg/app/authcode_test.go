@@ -11,6 +11,7 @@ import (
 	"github.com/lazyplane/lazyplane/pkg/fault"
 	"github.com/lazyplane/lazyplane/pkg/identity"
 	"github.com/lazyplane/lazyplane/pkg/names"
+	"github.com/lazyplane/lazyplane/pkg/op"
 	"github.com/lazyplane/lazyplane/pkg/refusal"
 	"github.com/lazyplane/lazyplane/pkg/req"
 )
@@ -120,6 +121,48 @@ func TestSigningOutEndsBothTokens(t *testing.T) {
 	}
 	if err := r.RevokeGrant(t.Context(), boot.Token, app.ClientCLI); err != nil || r.works(boot.Token, "rpc") {
 		t.Errorf("the first token outlives its withdrawal: %v", err)
+	}
+}
+
+func TestSigningOutTakesAPersonsOwnToken(t *testing.T) {
+	req.Covers(t, "LG-005")
+	r, b, _ := team(t)
+	member(t, r, "shop", "bob@example.com")
+	adas := approved(t, r, b, "m1")
+	bobs := approved(t, r, browser(t, r, "bob@example.com"), "m1")
+	builder, err := r.MintBuilder(t.Context(), "acme", "shop", "builder-1", "ada@example.com", "Ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator, err := r.Bootstrap(t.Context(), app.Bootstrap{Tenant: "acme", Project: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Hers is not ended by another's, and neither by what works for her.
+	for _, with := range []string{bobs.Access, bobs.Refresh, builder, operator.Token} {
+		if err := r.RevokeGrant(t.Context(), with, app.ClientCLI); err != nil {
+			t.Fatal(err)
+		}
+		if !r.works(adas.Access, "rpc") {
+			t.Fatalf("%.12s signs her out", with)
+		}
+	}
+	if !r.works(builder, "mcp") || !r.works(operator.Token, "rpc") {
+		t.Error("what is no sign-in was ended as one")
+	}
+	if r.works(bobs.Access, "rpc") {
+		t.Error("Bob is not signed out by his own")
+	}
+	if err := r.RevokeGrant(t.Context(), adas.Access, app.ClientCLI); err != nil || r.works(adas.Access, "rpc") {
+		t.Errorf("her own does not sign her out: %v", err)
+	}
+	for _, o := range op.Default().All() {
+		if name := strings.ToLower(o.Name + " " + o.Tool); strings.Contains(name, "logout") || strings.Contains(name, "unbind") {
+			t.Errorf("%s is an operation", o.Name)
+		}
+	}
+	if !refusal.Is(op.Reserved("lazy_logout"), refusal.ReservedTool) {
+		t.Error("lazy_logout is not reserved")
 	}
 }
 

@@ -177,15 +177,15 @@ func (a *App) PollDevice(ctx context.Context, code, client string) (Issued, erro
 // redeemDevice gives out the tokens, once: the grant's row goes in the same
 // transaction.
 func (a *App) redeemDevice(ctx context.Context, k store.Key, d Device) (Issued, error) {
-	if _, ok, err := a.enters(ctx, d.Tenant, d.Into, d.Email); err != nil || !ok {
+	m, ok, err := a.enters(ctx, d.Tenant, d.Into, d.Email)
+	if err != nil || !ok {
 		return Issued{}, errors.Join(badGrant(), err)
 	}
-	machine := ""
-	if d.ID != "" {
-		machine = d.ID + "\x00" + d.Into
+	if err := a.endAlone(ctx, d.Tenant, d.ID, m); err != nil {
+		return Issued{}, err
 	}
 	out, ws, err := a.startFamily(ctx, d.Tenant, Family{
-		ID: newFamilyID(d.Email, machine), Kind: identity.User, Project: d.Into, Email: d.Email, Name: d.Name,
+		ID: newFamilyID(d.Email, d.ID), Kind: identity.User, Project: d.Into, Email: d.Email, Name: d.Name,
 		Client: ClientCLI, ClientName: "lazy", Machine: d.Machine,
 	})
 	if err != nil {
@@ -197,6 +197,24 @@ func (a *App) redeemDevice(ctx context.Context, k store.Key, d Device) (Issued, 
 		return Issued{}, badGrant()
 	}
 	return out, err
+}
+
+// endAlone ends the sign-ins of a machine that are good for one project each, as they
+// were begun before one was for the whole machine: the new one replaces them all.
+func (a *App) endAlone(ctx context.Context, tenant, machine string, m Member) error {
+	if machine == "" {
+		return nil
+	}
+	for _, project := range m.Projects {
+		f, ok, err := get[Family](ctx, a.Store, store.For(tenant).Family(newFamilyID(m.Email, machine+"\x00"+project)))
+		if err == nil && ok {
+			err = a.endFamily(ctx, tenant, f, "its person signed in again")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // notWaiting answers a user code that stands for nothing, whatever the reason.

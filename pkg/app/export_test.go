@@ -141,3 +141,15 @@ func (a *App) Confirmed(ctx context.Context, c Call, tenant string, tid id.Task,
 	}
 	return nil, err
 }
+
+// SignInAlone begins a sign-in of a machine that is good for one project, as each was
+// before one was for the whole machine.
+func (a *App) SignInAlone(ctx context.Context, tenant, project, email, machine string) (Issued, error) {
+	out, ws, err := a.startFamily(ctx, tenant, Family{
+		ID: newFamilyID(email, machine+"\x00"+project), Kind: identity.User, Project: project, Email: email, Client: ClientCLI,
+	})
+	if err != nil {
+		return out, err
+	}
+	return out, a.Store.Transact(ctx, ws...)
+}

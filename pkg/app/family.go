@@ -10,6 +10,7 @@ import (
 
 	"github.com/lazyplane/lazyplane/pkg/identity"
 	"github.com/lazyplane/lazyplane/pkg/names"
+	"github.com/lazyplane/lazyplane/pkg/refusal"
 	"github.com/lazyplane/lazyplane/pkg/store"
 )
 
@@ -49,6 +50,8 @@ type Family struct {
 	ClientName string        `json:"client_name,omitempty"`
 	Machine    string        `json:"machine,omitempty"`
 	Gen        int64         `json:"gen"`
+	From       int64         `json:"from,omitempty"`     // generation that was exchanged for this one; 0 for none
+	Answered   bool          `json:"answered,omitempty"` // the access token that lives was used, so whoever renewed has it
 	Salt       string        `json:"salt"`
 	Access     string        `json:"access"` // hash of the access token that lives
 	Created    time.Time     `json:"created"`
@@ -75,7 +78,8 @@ const familyRandom = 16 // bytes of a family's id that are drawn
 func familyPrefix(email string) string { return whoHash(email)[:16] }
 
 // newFamilyID draws the id of a sign-in. One that belongs to a machine is the same
-// each time, so that signing in there again replaces it (LG-009).
+// each time, so that signing in there again replaces it, whatever the project
+// (LG-009).
 func newFamilyID(email, machine string) string {
 	if machine != "" {
 		return familyPrefix(email) + whoHash(machine)[:2*familyRandom]
@@ -100,20 +104,15 @@ func (a *App) issue(tenant string, f Family, cond ...store.Cond) (Issued, []stor
 	tok := identity.Token{
 		Kind: f.Kind, Tenant: tenant, Project: f.Project, Subject: f.Email, Email: f.Email, Name: f.Name,
 		Salt: randomHex(16), Created: now, Expires: now.Add(names.AccessLife), Family: f.ID,
+		Unseen: f.From > 0,
 	}
 	if f.Kind == identity.Builder {
 		tok.Subject = "builder-" + f.ID[len(f.ID)-2*familyRandom:]
 	}
-	out := Issued{
-		Access:  identity.Text(a.Key, tok),
-		Refresh: identity.RefreshText(a.Key, identity.Refresh{Tenant: tenant, Family: f.ID, Gen: f.Gen}, f.Salt),
-		Expires: names.AccessLife, Kind: f.Kind, Tenant: tenant, Project: f.Project, Email: f.Email,
-	}
+	out := a.issued(f, tok)
 	tok.Hash = identity.Hash(out.Access)
 	f.Access = tok.Hash
-	access := put(tn.Token(tok.Hash), "token", tok, store.Absent())
-	access.Item.Expires = tok.Expires
-	ws := []store.Write{access, familyWrite(tenant, f, cond...)}
+	ws := []store.Write{accessWrite(tok, store.Absent()), familyWrite(tenant, f, cond...)}
 	if old != "" {
 		ws = append(ws, store.Write{Act: store.Delete, Item: store.Item{Key: tn.Token(old)}})
 	}
@@ -144,16 +143,18 @@ func (a *App) startFamily(ctx context.Context, tenant string, want Family) (Issu
 	return out, ws, nil
 }
 
-// Refresh exchanges a refresh token for the next pair. One that was exchanged
-// before means that two hold it, so the sign-in ends for both (LG-014). A person
-// who is no member any more gets nothing.
+// Refresh exchanges a refresh token for the next pair. One whose answer was lost on
+// its way may be shown again and gives the very same pair, until somebody uses that:
+// from then on it is spent, and when it comes back two hold it, so the sign-in ends
+// for both (LG-014, ID-029). A person who is no member any more gets nothing.
 func (a *App) Refresh(ctx context.Context, text, client string) (Issued, error) {
 	for range tries {
 		f, r, err := a.family(ctx, text, client)
 		if err != nil {
 			return Issued{}, err
 		}
-		if r.Gen < f.Gen {
+		lost := r.Gen == f.From && !f.Answered
+		if r.Gen < f.Gen && !lost {
 			a.Log.WarnContext(ctx, "a used refresh token came back; its sign-in is withdrawn", "tenant", r.Tenant, "project", f.Project, "client", f.Client)
 			if err := a.endFamily(ctx, r.Tenant, f, "a used refresh token came back"); err != nil {
 				return Issued{}, err
@@ -166,6 +167,20 @@ func (a *App) Refresh(ctx context.Context, text, client string) (Issued, error) 
 			}
 			return Issued{}, errors.Join(badGrant(), err)
 		}
+		if lost {
+			tok, ok, err := get[identity.Token](ctx, a.Store, store.For(r.Tenant).Token(f.Access))
+			switch {
+			case err != nil:
+				return Issued{}, err
+			case ok && !tok.Unseen:
+				continue // used since its sign-in was read
+			case ok && a.Now().Before(tok.Expires):
+				return a.issued(f, tok), nil
+			}
+			// Nobody has used the pair and its access token has run out, so another one
+			// takes its place.
+		}
+		f.From, f.Answered = r.Gen, false
 		out, ws := a.issue(r.Tenant, f, store.FieldIs("gen", f.Gen), store.FieldIs("salt", f.Salt))
 		err = a.Store.Transact(ctx, ws...)
 		if err == nil {
@@ -176,6 +191,47 @@ func (a *App) Refresh(ctx context.Context, text, client string) (Issued, error) 
 		}
 	}
 	return Issued{}, badGrant()
+}
+
+// issued is the pair of a sign-in's generation. Both texts are derived, so they are
+// the same each time although neither is stored.
+func (a *App) issued(f Family, tok identity.Token) Issued {
+	return Issued{
+		Access:  identity.Text(a.Key, tok),
+		Refresh: identity.RefreshText(a.Key, identity.Refresh{Tenant: tok.Tenant, Family: f.ID, Gen: f.Gen}, f.Salt),
+		Expires: tok.Expires.Sub(a.Now()), Kind: f.Kind, Tenant: tok.Tenant, Project: f.Project, Email: f.Email,
+	}
+}
+
+// arrived notes the first use of an access token that a refresh gave: its answer has
+// arrived, so the refresh token before it is spent.
+func (a *App) arrived(ctx context.Context, tok identity.Token) error {
+	tn := store.For(tok.Tenant)
+	for range tries {
+		f, ok, err := get[Family](ctx, a.Store, tn.Family(tok.Family))
+		if err != nil {
+			return err
+		}
+		if !ok || f.Access != tok.Hash {
+			return refusal.Of(refusal.Unauthenticated) // renewed or ended since the token was read
+		}
+		if f.Answered {
+			return nil
+		}
+		f.Answered, tok.Unseen = true, false
+		err = a.Store.Transact(ctx, accessWrite(tok, store.Present()),
+			familyWrite(tok.Tenant, f, store.FieldIs("gen", f.Gen), store.FieldIs("salt", f.Salt)))
+		if !lostRace(err) {
+			return err
+		}
+	}
+	return store.ErrContention
+}
+
+func accessWrite(tok identity.Token, cond store.Cond) store.Write {
+	w := put(store.For(tok.Tenant).Token(tok.Hash), "token", tok, cond)
+	w.Item.Expires = tok.Expires
+	return w
 }
 
 // family finds the sign-in of a refresh token. Whatever is wrong with the token,
@@ -213,9 +269,10 @@ func (a *App) endFamily(ctx context.Context, tenant string, f Family, why string
 		if !f.Revoked.IsZero() {
 			return nil
 		}
-		f.Revoked, f.Why = a.Now(), why
+		was := f.Gen
+		f.Revoked, f.Why, f.Gen = a.Now(), why, f.Gen+1 // a refresh that read it before must not undo this
 		err := a.Store.Transact(ctx,
-			familyWrite(tenant, f, store.FieldIs("gen", f.Gen), store.FieldIs("salt", f.Salt)),
+			familyWrite(tenant, f, store.FieldIs("gen", was), store.FieldIs("salt", f.Salt)),
 			store.Write{Act: store.Delete, Item: store.Item{Key: tn.Token(f.Access)}})
 		if !lostRace(err) {
 			return err

@@ -127,6 +127,60 @@ func (a *App) enters(ctx context.Context, tenant, project, email string) (Member
 	return m, ok && m.Removed.IsZero() && slices.Contains(m.Projects, project), err
 }
 
+// Enter turns a caller to the project that their request names. A person's sign-in
+// is one for all the projects of the team that they may enter (LG-009), so another
+// one than its own takes one read more; every other credential is of one project.
+func (a *App) Enter(ctx context.Context, who identity.Caller, project string) (identity.Caller, error) {
+	if project == "" || project == who.Project {
+		return who, nil
+	}
+	if who.Kind != identity.User || !projectName.MatchString(project) {
+		return identity.Caller{}, noEntry()
+	}
+	_, ok, err := a.enters(ctx, who.Tenant, project, who.Email)
+	if err != nil {
+		return identity.Caller{}, err
+	}
+	if !ok {
+		return identity.Caller{}, noEntry()
+	}
+	who.Project = project
+	return who, nil
+}
+
+// Projects is the list of projects that a caller can work with.
+type Projects struct {
+	Projects []ProjectEntry `json:"projects" jsonschema:"by name"`
+}
+
+// ProjectEntry is one of them.
+type ProjectEntry struct {
+	Project string `json:"project" jsonschema:"its name"`
+	Role    string `json:"role,omitempty" jsonschema:"what the person is there: admin or member"`
+	Current bool   `json:"current" jsonschema:"whether it is the one this request is about"`
+}
+
+// ListProjects lists what the caller's credential reaches: of a person everything
+// they may enter in the team, of any other the one it is for.
+func (a *App) ListProjects(ctx context.Context, c Call) (Projects, error) {
+	out := Projects{Projects: []ProjectEntry{{Project: c.Who.Project, Current: true}}}
+	if a.Local || c.Who.Kind != identity.User {
+		return out, nil
+	}
+	m, ok, err := get[Member](ctx, a.Store, store.For(c.Who.Tenant).Member(c.Who.Email))
+	if err != nil {
+		return out, err
+	}
+	out.Projects = []ProjectEntry{}
+	if !ok || !m.Removed.IsZero() {
+		return out, nil
+	}
+	for _, p := range slices.Sorted(slices.Values(m.Projects)) {
+		out.Projects = append(out.Projects, ProjectEntry{Project: p, Role: m.Role, Current: p == c.Who.Project})
+	}
+	return out, nil
+}
+
 // noEntry is the refusal of a project that a person may not enter, whether it is
 // there or not.
 func noEntry() error {

@@ -20,11 +20,15 @@ func (e *Env) authCommand() *cobra.Command {
 		Short: "Keep the keys that agents' models are called with",
 		Long: "auth stores keys and subscription tokens of model services, sealed, outside of every repository.\n" +
 			"Agents never see one: each launch gets a placeholder that works for that turn only. A secret is read\n" +
-			"from a masked prompt or from standard input, never from the command line.",
+			"from a masked prompt or from standard input, never from the command line. In a project they are those\n" +
+			"that its agents spend; elsewhere they are this machine's, or say with --host which control plane's.",
 		Args: exactly(),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	for _, sub := range []*cobra.Command{e.authAdd(), e.authList(), e.authRotate(), e.authRemove()} {
+	var at keptAt
+	for _, sub := range []*cobra.Command{e.authAdd(&at), e.authList(&at), e.authRotate(&at), e.authRemove(&at)} {
+		sub.Flags().BoolVar(&at.here, "local", false, "those of this machine, wherever you are")
+		sub.Flags().StringVar(&at.host, "host", "", "your own at the control plane of that address, wherever you are")
 		// What was typed in a wrong place may be a secret, so it is not repeated.
 		sub.SetFlagErrorFunc(func(c *cobra.Command, _ error) error {
 			return usage(c, "there is no such flag; a secret is never given on the command line")
@@ -52,7 +56,7 @@ type authAddFlags struct {
 	subscription, found, sure bool
 }
 
-func (e *Env) authAdd() *cobra.Command {
+func (e *Env) authAdd(at *keptAt) *cobra.Command {
 	var f authAddFlags
 	var known []string
 	for _, p := range model.Providers() {
@@ -65,7 +69,7 @@ func (e *Env) authAdd() *cobra.Command {
 			"--import it takes the one this machine has already, from the service's environment variable or from\n" +
 			"the login of its own program, after asking.",
 		Args: only("the service"), ValidArgs: known,
-		RunE: func(c *cobra.Command, words []string) error { return e.addCredential(c, words[0], f) },
+		RunE: func(c *cobra.Command, words []string) error { return e.addCredential(c, words[0], f, *at) },
 	}
 	c.Flags().StringVar(&f.name, "name", "", "what to call it; the service's name by default")
 	c.Flags().BoolVar(&f.subscription, "subscription", false, "it is a token of a subscription plan, not an API key")
@@ -76,17 +80,20 @@ func (e *Env) authAdd() *cobra.Command {
 	return c
 }
 
-func (e *Env) addCredential(c *cobra.Command, service string, f authAddFlags) error {
+func (e *Env) addCredential(c *cobra.Command, service string, f authAddFlags, at keptAt) error {
 	p, ok := model.Find(service)
 	if !ok {
 		return usage(c, "there is no such model service; those known are listed by lazy auth add --help")
+	}
+	call, err := e.keeper(c, at) // before anybody types a secret
+	if err != nil {
+		return err
 	}
 	scheme := model.Scheme("")
 	if f.subscription {
 		scheme = model.Subscription
 	}
 	secret := ""
-	var err error
 	if f.found {
 		got, ferr := e.findCredential(p)
 		if ferr != nil {
@@ -110,7 +117,7 @@ func (e *Env) addCredential(c *cobra.Command, service string, f authAddFlags) er
 	} else if secret, err = e.secret("Key or token of " + p.Title); err != nil {
 		return err
 	}
-	raw, err := e.call(c.Context(), "putModelCredential", args{"provider": p.Name, "secret": secret}.
+	raw, err := call("putModelCredential", args{"provider": p.Name, "secret": secret}.
 		with("name", f.name).with("scheme", string(scheme)).with("base_url", f.url))
 	if err != nil {
 		return err
@@ -147,11 +154,15 @@ func schemeText(s model.Scheme) string {
 	return "API key"
 }
 
-func (e *Env) authList() *cobra.Command {
+func (e *Env) authList(at *keptAt) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List the stored credentials, never their secrets", Args: only0(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			raw, err := e.call(c.Context(), "listModelCredentials", args{})
+			call, err := e.keeper(c, *at)
+			if err != nil {
+				return err
+			}
+			raw, err := call("listModelCredentials", args{})
 			if err != nil {
 				return err
 			}
@@ -188,15 +199,19 @@ func only0() cobra.PositionalArgs {
 	}
 }
 
-func (e *Env) authRotate() *cobra.Command {
+func (e *Env) authRotate(at *keptAt) *cobra.Command {
 	c := &cobra.Command{
 		Use: "rotate NAME", Short: "Replace the secret of a stored credential", Args: only("the name"), ValidArgsFunction: noFiles,
 		RunE: func(c *cobra.Command, words []string) error {
+			call, err := e.keeper(c, *at)
+			if err != nil {
+				return err
+			}
 			secret, err := e.secret("The secret that replaces the one of " + line(words[0]))
 			if err != nil {
 				return err
 			}
-			raw, err := e.call(c.Context(), "putModelCredential", args{"name": words[0], "secret": secret, "rotate": true})
+			raw, err := call("putModelCredential", args{"name": words[0], "secret": secret, "rotate": true})
 			if err != nil {
 				return err
 			}
@@ -209,11 +224,15 @@ func (e *Env) authRotate() *cobra.Command {
 	return c
 }
 
-func (e *Env) authRemove() *cobra.Command {
+func (e *Env) authRemove(at *keptAt) *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME", Aliases: []string{"remove"}, Short: "Forget a stored credential", Args: only("the name"), ValidArgsFunction: noFiles,
 		RunE: func(c *cobra.Command, words []string) error {
-			if _, err := e.call(c.Context(), "deleteModelCredential", args{"name": words[0]}); err != nil {
+			call, err := e.keeper(c, *at)
+			if err != nil {
+				return err
+			}
+			if _, err := call("deleteModelCredential", args{"name": words[0]}); err != nil {
 				return err
 			}
 			return e.printf("Forgot %s. Runs under way keep it until they end.\n", line(words[0]))

@@ -21,7 +21,7 @@ func (e *Env) commands() []group {
 			e.commentCommand(), e.journalCommand(), e.builderCommand(),
 		}},
 		{"plane", "The control plane:", []*cobra.Command{
-			e.upCommand(), e.downCommand(), e.planeCommand(), e.authCommand(), e.groundStopCommand(), e.drainCommand(), e.loginCommand(), e.logoutCommand(), e.dashboardCommand(), e.whoamiCommand(), e.versionCommand(), e.completionCommand(),
+			e.upCommand(), e.downCommand(), e.planeCommand(), e.authCommand(), e.groundStopCommand(), e.drainCommand(), e.loginCommand(), e.logoutCommand(), e.projectCommand(), e.dashboardCommand(), e.whoamiCommand(), e.versionCommand(), e.completionCommand(),
 		}},
 	}
 }

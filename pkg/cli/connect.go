@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/lazyplane/lazyplane/pkg/fault"
 	"github.com/lazyplane/lazyplane/pkg/login"
 	"github.com/lazyplane/lazyplane/pkg/names"
+	"github.com/lazyplane/lazyplane/pkg/refusal"
 )
 
 // How long a local command waits for a control plane it started, how often it
@@ -59,7 +61,7 @@ func (e *Env) client(ctx context.Context) (Client, error) {
 	}
 	p, err := e.paths()
 	if err != nil {
-		return nil, err
+		return nil, e.unbound(err)
 	}
 	plane, ok, err := e.alive(ctx, p)
 	if err != nil {
@@ -71,6 +73,28 @@ func (e *Env) client(ctx context.Context) (Client, error) {
 		}
 	}
 	return e.dial(p, plane)
+}
+
+// nowhere reports whether err says no more than that no project is in charge here:
+// the working directory is in none, and no other is named.
+func (e *Env) nowhere(err error) bool {
+	_, outside := config.GitRoot(e.Dir)
+	return e.Getenv(names.EnvTarget) == "" && (refusal.Is(err, refusal.NotBound) || outside != nil)
+}
+
+// unbound is the refusal of a clone that works with no project at all, neither of
+// this machine nor elsewhere (LG-007); err is why it is none of this machine.
+func (e *Env) unbound(err error) error {
+	if root, gerr := config.GitRoot(e.Dir); gerr == nil && missing(filepath.Join(root, config.File)) {
+		return refusal.Of(refusal.NotBound).
+			WithNext("Run `lazy init` there to work on it on this machine alone: it has no " + config.File + " yet.")
+	}
+	return err
+}
+
+func missing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // target uses a control plane somewhere else. Nothing is started for it.

@@ -7,6 +7,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"time"
@@ -55,6 +56,9 @@ type Env struct {
 	Alive func(pid int) bool
 	// Keys is the person's keychain; nil where there is none.
 	Keys login.Keys
+	// Own runs an operation about this machine's own model credentials where there is
+	// no project; nil where nothing keeps any.
+	Own func(ctx context.Context, home, command string, in any) (json.RawMessage, error)
 	// Transport reaches control planes elsewhere; nil is the usual one.
 	Transport *http.Transport
 	// Lock takes a lock that ends with the process; false when another has it.

@@ -84,7 +84,7 @@ func (e *Env) signedIn(l login.Login) (Client, error) {
 		return nil, login.SignInAgain(l.Address)
 	}
 	return &client.Client{
-		Base: l.Address, Token: p.Access, HTTP: &http.Client{Transport: e.transport()}, Actor: e.Getenv(names.EnvActor),
+		Base: l.Address, Token: p.Access, HTTP: &http.Client{Transport: e.transport()}, Actor: e.Getenv(names.EnvActor), Project: l.Project,
 		Renew: func(ctx context.Context, refused string) (string, error) { return v.Renew(ctx, l, refused) },
 	}, nil
 }
@@ -107,7 +107,7 @@ func (e *Env) loginAt(address string) (Client, error) {
 		return nil, refusal.Of(refusal.Unauthenticated).
 			WithNext(fmt.Sprintf("Set %s to a credential for %s.", names.EnvToken, address))
 	case len(all) > 1:
-		return nil, refusal.Of(refusal.ProjectRequired).WithNext("Work in a clone that is bound to one of your projects there: lazy login " + address + " --project <project>")
+		return nil, refusal.Of(refusal.ProjectRequired).WithNext("Work in a clone that is bound to one of your projects there: lazy project bind TEAM/PROJECT --host " + address)
 	}
 	return e.signedIn(all[0])
 }
@@ -127,7 +127,8 @@ func (e *Env) loginCommand() *cobra.Command {
 		Short: "Sign this machine in to a control plane elsewhere",
 		Long: "Sign this machine in to a control plane elsewhere, and have this clone work with a project there.\n" +
 			"You approve in a browser, on any machine: the command prints an address and a code and waits.\n" +
-			"The credential goes to the keychain, or to a file only you can read.",
+			"The credential goes to the keychain, or to a file only you can read. It is one for this machine and all\n" +
+			"projects of the team that you may enter: `lazy project bind` has another clone work with another one.",
 		Example: "  lazy login https://lazy.example.com\n  lazy login lazy.example.com --project shop --no-browser",
 		Args:    between(0, 1, "the address"), ValidArgsFunction: noFiles,
 		RunE: func(c *cobra.Command, words []string) error {
@@ -200,7 +201,7 @@ func (e *Env) login(ctx context.Context, typed, project string, noBrowser bool) 
 		err := server.End(ctx, v.HTTP, t.Refresh)
 		return errors.Join(fault.New(fault.Denied, "you asked for the project %s and approved %s; nothing was kept", project, line(t.Project)), err)
 	}
-	inKeychain, err := v.Save(l, login.Pair{Access: t.Access, Refresh: t.Refresh})
+	inKeychain, err := v.Save(ctx, l, login.Pair{Access: t.Access, Refresh: t.Refresh})
 	if err != nil {
 		return err
 	}
@@ -208,12 +209,12 @@ func (e *Env) login(ctx context.Context, typed, project string, noBrowser bool) 
 	if inKeychain {
 		where = "in the keychain"
 	}
-	bound := "This clone works with it now."
+	bound := "This clone works with the project " + line(t.Project) + " now."
 	if err := login.Bind(e.Dir, l); err != nil {
-		bound = "Here is no clone to bind to it; set " + names.EnvTarget + "=" + address + " to use it."
+		bound = "Here is no clone to bind to a project; set " + names.EnvTarget + "=" + address + " to use it."
 	}
-	return e.printf("Signed in as %s, to the project %s of %s at %s.\nThe credential is %s.\n%s\n",
-		line(t.Email), line(t.Project), line(t.Tenant), address, where, bound)
+	return e.printf("Signed in as %s, to %s at %s.\nThe credential is %s.\n%s\n",
+		line(t.Email), line(t.Tenant), address, where, bound)
 }
 
 // browse opens an address in the person's browser, if there is a way to. The page
@@ -315,16 +316,18 @@ func (e *Env) logout(ctx context.Context, out []login.Login) error {
 		if err := v.Drop(l); err != nil {
 			return fault.Wrap(fault.Failed, err, "the sign-in at %s cannot be removed from this machine", l.Address)
 		}
-		if isBound && bound == l {
-			if err := login.Unbind(e.Dir); err != nil {
-				return err
+		if isBound && bound.Same(l) {
+			if _, left, err := v.Load(bound); err != nil || !left {
+				if err := errors.Join(err, login.Unbind(e.Dir)); err != nil {
+					return err
+				}
 			}
 		}
 		if told != nil {
 			e.note("%s could not be told (%s): the sign-in is forgotten here, and ends there by itself", l.Address, line(told.Error()))
 			continue
 		}
-		if err := e.printf("Signed out of %s, project %s.\n", l.Address, line(l.Project)); err != nil {
+		if err := e.printf("Signed out of %s at %s.\n", line(l.Tenant), l.Address); err != nil {
 			return err
 		}
 	}

@@ -195,6 +195,7 @@ func scriptEnv(ts *testscript.TestScript, m *machine) *cli.Env {
 		TTY:   func(any) bool { return false },
 		Piped: func() bool { return false },
 		Width: func() int { return 80 },
+		Own:   local.Own,
 		Exec: func(ctx context.Context, argv []string) error {
 			cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 			cmd.Env = environ

@@ -89,7 +89,7 @@ func (w Wait) do(ctx context.Context, once func() error) error {
 			w.Waiting(waited)
 		}
 		delay = min(delay, w.Window-waited)
-		if serr := sleep(ctx, delay); serr != nil {
+		if serr := Rest(ctx, delay); serr != nil {
 			return err
 		}
 		waited += delay
@@ -105,7 +105,9 @@ func backOff(d time.Duration) time.Duration {
 	return min(2*d, names.ReconnectMost)
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// Rest waits for d, and no longer than ctx: then it returns the context's error.
+// With no time to wait it tells only whether ctx has ended.
+func Rest(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}

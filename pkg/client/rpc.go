@@ -24,8 +24,10 @@ type Client struct {
 	Token string
 	HTTP  *http.Client // nil means http.DefaultClient
 	Actor string       // role a laptop's owner acts in, "" for themselves
-	NewID func() string
-	Wait  Wait
+	// Project is the one that requests are about; "" is the one of Token.
+	Project string
+	NewID   func() string
+	Wait    Wait
 	// Renew gets another token when the one it is given was refused; nil where there
 	// is no other. The refused request has done nothing and is sent again, once.
 	Renew func(ctx context.Context, refused string) (string, error)
@@ -131,7 +133,7 @@ func (c *Client) follow(ctx context.Context, operation, cursor string, out any, 
 				pause = backOff(pause)
 			}
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := Rest(ctx, pause); err != nil {
 			return err
 		}
 	}
@@ -174,7 +176,7 @@ func (c *Client) post(ctx context.Context, command string, in any, o options) (r
 	q := request{
 		http: c.HTTP, base: c.Base, path: "/rpc/" + command, token: c.token(), body: body, frame: true, beat: o.beat,
 		header: map[string]string{
-			names.HeaderIdempotency: o.key, names.HeaderActor: c.Actor, names.HeaderHold: millis(o.hold),
+			names.HeaderIdempotency: o.key, names.HeaderActor: c.Actor, names.HeaderProject: c.Project, names.HeaderHold: millis(o.hold),
 		},
 	}
 	var r response

@@ -161,7 +161,7 @@ func (c *ToolClient) Call(ctx context.Context, call ToolCall) (ToolReply, error)
 		} else {
 			pause = backOff(pause)
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := Rest(ctx, pause); err != nil {
 			return r, err
 		}
 	}

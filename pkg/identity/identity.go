@@ -138,4 +138,7 @@ type Token struct {
 	// the sign-in whose refresh replaces it (LG-014).
 	Expires time.Time `json:"expires,omitzero"`
 	Family  string    `json:"family,omitempty"`
+	// Unseen is set on one that a refresh gave until it is first used: the answer that
+	// carried it may have been lost.
+	Unseen bool `json:"unseen,omitempty"`
 }

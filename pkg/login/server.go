@@ -129,7 +129,7 @@ func (s Server) Wait(ctx context.Context, hc *http.Client, now func() time.Time,
 	interval := time.Duration(c.Interval) * time.Second
 	pause, unanswered := interval, 0
 	for {
-		if err := rest(ctx, pause); err != nil {
+		if err := client.Rest(ctx, pause); err != nil {
 			return Tokens{}, err
 		}
 		status, body, err := exchange(ctx, hc, http.MethodPost, s.Token, url.Values{
@@ -252,15 +252,4 @@ func said(status int, body []byte) error {
 		kind = fault.Unavailable
 	}
 	return fault.New(kind, "the control plane refuses: %s", e.Text)
-}
-
-func rest(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

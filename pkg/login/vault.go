@@ -16,12 +16,15 @@ import (
 
 	"github.com/zalando/go-keyring"
 
+	"github.com/lazyplane/lazyplane/pkg/client"
 	"github.com/lazyplane/lazyplane/pkg/config"
 	"github.com/lazyplane/lazyplane/pkg/fault"
 	"github.com/lazyplane/lazyplane/pkg/refusal"
 )
 
-// Login names a sign-in of this machine. It holds no secret.
+// Login names a project and the sign-in with which this machine works on it. It
+// holds no secret. Kept beside the secret of a sign-in, the project is the one that
+// was chosen with it.
 type Login struct {
 	Address string `json:"address"`
 	Tenant  string `json:"tenant"`
@@ -29,8 +32,22 @@ type Login struct {
 	Email   string `json:"email,omitempty"`
 }
 
-func (l Login) name() string {
-	sum := sha256.Sum256([]byte(l.Address + "\n" + l.Tenant + "\n" + l.Project))
+// Same reports whether two are of one sign-in: of one person, at one address, in one
+// team, whatever the project (LG-009).
+func (l Login) Same(o Login) bool {
+	l.Project, o.Project = "", ""
+	return l == o
+}
+
+// name is what the sign-in is kept under.
+func (l Login) name() string { return filed("machine", l.Address, l.Tenant, l.Email) }
+
+// nameAlone is what a sign-in is kept under that is good for its project alone, as
+// they were before one was for a machine.
+func (l Login) nameAlone() string { return filed(l.Address, l.Tenant, l.Project) }
+
+func filed(of ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(of, "\n")))
 	return hex.EncodeToString(sum[:16])
 }
 
@@ -109,38 +126,80 @@ type kept struct {
 	Pair *Pair `json:"pair,omitempty"`
 }
 
-func (v Vault) file(l Login) string { return filepath.Join(v.Dir, l.name()+".json") }
+func (v Vault) file(name string) string { return filepath.Join(v.Dir, name+".json") }
 
-// Save keeps a sign-in and reports whether the keychain took it.
-func (v Vault) Save(l Login, p Pair) (inKeychain bool, err error) {
+// find returns the sign-in that l is worked on with, and what it is kept under: the
+// machine's own, else one that is good for the project alone.
+func (v Vault) find(l Login) (name string, k kept, ok bool, err error) {
+	for _, name := range []string{l.name(), l.nameAlone()} {
+		k, ok, err := read(v.file(name))
+		if err != nil || ok && k.Same(l) {
+			return name, k, ok, err
+		}
+	}
+	return l.name(), kept{}, false, nil
+}
+
+// Save keeps a new sign-in of this machine, in place of whatever its person had in
+// that team, and reports whether the keychain took it.
+func (v Vault) Save(ctx context.Context, l Login, p Pair) (inKeychain bool, err error) {
 	if err := os.MkdirAll(v.Dir, 0o700); err != nil {
 		return false, fault.Wrap(fault.Failed, err, "there is no place to keep a sign-in: %s", v.Dir)
 	}
+	// A home directory may be a repository: what lies here is none of its files.
+	if err := config.WritePrivate(filepath.Join(v.Dir, ".gitignore"), []byte("*\n")); err != nil {
+		return false, err
+	}
+	unlock, err := v.alone(ctx, l.name())
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	before, err := v.List(l.Address)
+	if err != nil {
+		return false, err
+	}
+	if inKeychain, err = v.write(l.name(), l, p); err != nil {
+		return false, err
+	}
+	for _, old := range before {
+		if !old.Same(l) {
+			continue
+		}
+		if err := v.forget(old.nameAlone()); err != nil {
+			return inKeychain, err
+		}
+	}
+	return inKeychain, nil
+}
+
+func (v Vault) write(name string, l Login, p Pair) (inKeychain bool, err error) {
 	secret, err := json.Marshal(p)
 	if err != nil {
 		return false, err
 	}
 	k := kept{Login: l}
-	if err := v.Keys.Set(service, l.name(), string(secret)); err != nil {
+	if err := v.Keys.Set(service, name, string(secret)); err != nil {
 		k.Pair = &p
 	}
 	b, err := json.Marshal(k)
 	if err != nil {
 		return false, err
 	}
-	return k.Pair == nil, config.WritePrivate(v.file(l), append(b, '\n'))
+	return k.Pair == nil, config.WritePrivate(v.file(name), append(b, '\n'))
 }
 
-// Load reads a sign-in; ok is false when this machine has none.
+// Load reads the sign-in that l is worked on with; ok is false when this machine has
+// none.
 func (v Vault) Load(l Login) (p Pair, ok bool, err error) {
-	k, ok, err := read(v.file(l))
+	name, k, ok, err := v.find(l)
 	if err != nil || !ok {
 		return p, false, err
 	}
 	if k.Pair != nil {
 		return *k.Pair, true, nil
 	}
-	secret, err := v.Keys.Get(service, l.name())
+	secret, err := v.Keys.Get(service, name)
 	if err != nil || json.Unmarshal([]byte(secret), &p) != nil {
 		return p, false, nil //nolint:nilerr // a keychain that has lost it is like none: sign in again
 	}
@@ -161,10 +220,15 @@ func read(path string) (k kept, ok bool, err error) {
 	return k, true, nil
 }
 
-// Drop forgets a sign-in here.
+// Drop forgets the sign-in that l is worked on with.
 func (v Vault) Drop(l Login) error {
-	_ = v.Keys.Delete(service, l.name()) // it may never have been there
-	err := os.Remove(v.file(l))
+	name, _, _, err := v.find(l)
+	return errors.Join(err, v.forget(name))
+}
+
+func (v Vault) forget(name string) error {
+	_ = v.Keys.Delete(service, name) // it may never have been there
+	err := os.Remove(v.file(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -193,25 +257,37 @@ func (v Vault) List(address string) ([]Login, error) {
 // patience is how long a process waits for another one that renews.
 const patience = 30 * time.Second
 
+// alone waits until no other process changes what is kept under a name.
+func (v Vault) alone(ctx context.Context, name string) (unlock func(), err error) {
+	for {
+		unlock, mine, err := v.Lock(filepath.Join(v.Dir, name+".lock"))
+		if err != nil {
+			return nil, fmt.Errorf("lock the sign-in: %w", err)
+		}
+		if mine {
+			return unlock, nil
+		}
+		if err := client.Rest(ctx, 20*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // Renew replaces an access token that was refused. Of many processes that meet the
-// refusal at once one renews and the others use what it got: a refresh token is
-// worth something once, and shown twice it ends the sign-in.
+// refusal at once one renews and the others use what it got. One whose answer was lost
+// is asked again by the next command that meets the refusal, with the same token.
 func (v Vault) Renew(ctx context.Context, l Login, refused string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for {
-		unlock, mine, err := v.Lock(strings.TrimSuffix(v.file(l), ".json") + ".lock")
-		if err != nil {
-			return "", fmt.Errorf("lock the sign-in: %w", err)
-		}
-		if mine {
-			defer unlock()
-			break
-		}
-		if err := rest(ctx, 20*time.Millisecond); err != nil {
-			return "", err
-		}
+	name, k, _, err := v.find(l)
+	if err != nil {
+		return "", err
 	}
+	unlock, err := v.alone(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
 	p, ok, err := v.Load(l)
 	if err != nil {
 		return "", err
@@ -233,7 +309,7 @@ func (v Vault) Renew(ctx context.Context, l Login, refused string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	_, err = v.Save(l, Pair{t.Access, t.Refresh})
+	_, err = v.write(name, k.Login, Pair{t.Access, t.Refresh})
 	return t.Access, err
 }
 

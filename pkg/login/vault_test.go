@@ -97,7 +97,7 @@ func TestASignInIsKeptInTheKeychainOrInAFileOfOnesOwn(t *testing.T) {
 	if _, ok, err := v.Load(shop); ok || err != nil {
 		t.Fatalf("there is one before the first: %v", err)
 	}
-	if in, err := v.Save(shop, one); !in || err != nil || strings.Contains(texts(t, v), "access-1") {
+	if in, err := v.Save(t.Context(), shop, one); !in || err != nil || strings.Contains(texts(t, v), "access-1") {
 		t.Errorf("with a keychain it lies in a file: %v\n%s", err, texts(t, v))
 	}
 	if p, ok, err := v.Load(shop); p != one || !ok || err != nil {
@@ -105,7 +105,7 @@ func TestASignInIsKeptInTheKeychainOrInAFileOfOnesOwn(t *testing.T) {
 	}
 	// The keychain is gone when it is renewed, and comes back with the older one.
 	keys.take(true)
-	if in, err := v.Save(shop, two); in || err != nil || !strings.Contains(texts(t, v), "refresh-2") {
+	if in, err := v.Save(t.Context(), shop, two); in || err != nil || !strings.Contains(texts(t, v), "refresh-2") {
 		t.Errorf("without a keychain: %v\n%s", err, texts(t, v))
 	}
 	keys.take(false)
@@ -125,7 +125,7 @@ func TestASignInIsKeptInTheKeychainOrInAFileOfOnesOwn(t *testing.T) {
 		t.Errorf("dropped, it is still there: %v", err)
 	}
 	// What the keychain lost is no sign-in.
-	if _, err := v.Save(shop, one); err != nil {
+	if _, err := v.Save(t.Context(), shop, one); err != nil {
 		t.Fatal(err)
 	}
 	keys.take(true)
@@ -154,7 +154,7 @@ func TestOfManyProcessesOneRenews(t *testing.T) {
 		return 200, map[string]string{"access_token": fmt.Sprint("access-", renewals), "refresh_token": fmt.Sprint("refresh-", renewals)}, nil
 	})}
 	v, _ := newVault(t, hc)
-	if _, err := v.Save(shop, login.Pair{Access: "access-0", Refresh: "refresh-0"}); err != nil {
+	if _, err := v.Save(t.Context(), shop, login.Pair{Access: "access-0", Refresh: "refresh-0"}); err != nil {
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
@@ -184,7 +184,7 @@ func TestASignInThatHasEndedIsForgotten(t *testing.T) {
 		return 400, word("invalid_grant"), nil
 	})}
 	v, _ := newVault(t, hc)
-	if _, err := v.Save(shop, login.Pair{Access: "a", Refresh: "r"}); err != nil {
+	if _, err := v.Save(t.Context(), shop, login.Pair{Access: "a", Refresh: "r"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := v.Renew(t.Context(), shop, "a"); fault.KindOf(err) != fault.Unauthenticated || fault.Exit(fault.Of(err)) != 4 {
@@ -195,7 +195,7 @@ func TestASignInThatHasEndedIsForgotten(t *testing.T) {
 	}
 	// A server that is away ends nothing.
 	v.HTTP = &http.Client{Transport: inside(func(*http.Request) (int, any, error) { return 0, nil, errors.New("no route") })}
-	if _, err := v.Save(shop, login.Pair{Access: "a", Refresh: "r"}); err != nil {
+	if _, err := v.Save(t.Context(), shop, login.Pair{Access: "a", Refresh: "r"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := v.Renew(t.Context(), shop, "a"); !isUnreachable(err) {

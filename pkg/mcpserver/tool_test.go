@@ -204,6 +204,35 @@ func TestReservedNamesAnswerTheirLine(t *testing.T) {
 	}
 }
 
+func TestSigningInAndOutIsNoTool(t *testing.T) {
+	req.Covers(t, "LG-004")
+	r := newRig(t)
+	s := r.serve(t)
+	for _, name := range []string{"lazy_login", "lazy_logout"} {
+		if _, ok := op.Default().Tool(name); ok {
+			t.Errorf("%s is a tool", name)
+		}
+		if !panics(func() { op.New(op.Op{Tool: name}) }) {
+			t.Errorf("%s can be made one", name)
+		}
+		for _, who := range []struct{ token, segment string }{{"builder", "_"}, {"a", string(taskA)}} {
+			resp, body := post(t, s, "/mcp/"+who.segment+"/"+name, r.tokens[who.token], `{"arguments":{}}`)
+			if resp.StatusCode != 400 || codeOf(t, body) != "reserved_tool" {
+				t.Errorf("%s for %s: %d %s", name, who.token, resp.StatusCode, body)
+			}
+		}
+	}
+	if r.count() != 0 {
+		t.Error("a handler ran")
+	}
+}
+
+func panics(f func()) (did bool) {
+	defer func() { did = recover() != nil }()
+	f()
+	return false
+}
+
 func TestArgumentOfAnotherRoleGetsItsOwnRefusal(t *testing.T) {
 	req.Covers(t, "CM-029")
 	r := newRig(t)

@@ -6,6 +6,7 @@ const (
 	HeaderOperation   = "X-Lazy-Operation"   // id of the operation, from the start of the answer
 	HeaderIdempotency = "X-Lazy-Idempotency" // the caller's key for a mutating call
 	HeaderActor       = "X-Lazy-Actor"       // role a local control caller asks to be recorded as
+	HeaderProject     = "X-Lazy-Project"     // project a person's request is about, when it is not the one they signed in to
 	HeaderHold        = "X-Lazy-Hold"        // most milliseconds the caller wants the request held
 	HeaderTurn        = "X-Lazy-Turn"        // stamp of the supervisor on a relayed call
 	HeaderEpoch       = "X-Lazy-Epoch"

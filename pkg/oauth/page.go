@@ -101,6 +101,7 @@ func (p page) device(s *sheet) {
 <p class="code">%s</p>
 <dl><dt>Machine</dt><dd>%s</dd><dt>Asked from</dt><dd>%s</dd><dt>Asked at</dt><dd>%s</dd><dt>Project asked for</dt><dd>%s</dd></dl>
 `, p.Code, or(p.Machine, "not named"), p.From, p.At, or(p.Project, "yours to choose"))
+	s.put("<p>The machine can then work, as you, on every project of the team that you may enter; the one chosen here is where it begins.</p>\n")
 	p.answers(s)
 }
 

@@ -23,6 +23,8 @@ type (
 	Standing = app.Standing
 	// Identity answers whoAmI.
 	Identity = app.Identity
+	// Projects answers listProjects.
+	Projects = app.Projects
 	// DiffShown answers diffTask.
 	DiffShown = app.DiffShown
 	// Found answers search.

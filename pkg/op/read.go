@@ -75,6 +75,10 @@ func readOps() []Op {
 	me := Op{
 		Name: "whoAmI", Doc: "Say what the presented credential stands for.", Effect: Read, People: readers(),
 	}
+	projects := Op{
+		Name: "listProjects", Effect: Read, People: readers(),
+		Doc: "List the projects of the team that the presented credential can work with.",
+	}
 	deep := Op{
 		Name:   "checkDeep",
 		Doc:    "Compare every record of the project with every other one, with the repository and with the processes of the machine, and say which promises do not hold. It changes nothing and may take long.",
@@ -129,7 +133,10 @@ func readOps() []Op {
 		Define(me, func(_ context.Context, a *app.App, c app.Call, _ NoneIn) (app.Identity, error) {
 			return a.WhoAmI(c), nil
 		}),
-		Define(Op{
+
+		Define(projects, func(ctx context.Context, a *app.App, c app.Call, _ NoneIn) (app.Projects, error) {
+			return a.ListProjects(ctx, c)
+		}), Define(Op{
 			Name:   "explainTask",
 			Doc:    "Say why a task is where it is: its run and process, its flow, the work ordered for it and its counts, what happens next by itself and when, and what a person can type. It changes nothing.",
 			Effect: Read, People: readers(),

@@ -124,6 +124,10 @@ func (s *server) accept(x *edge.Exchange) (op.Request, app.Call, error) {
 	if err := x.Authenticate(s.Auth); err != nil {
 		return op.Request{}, app.Call{}, err
 	}
+	var err error
+	if x.Who, err = s.App.Enter(x.R.Context(), x.Who, x.R.Header.Get(names.HeaderProject)); err != nil {
+		return op.Request{}, app.Call{}, err
+	}
 	name := x.R.PathValue("command")
 	o, ok := s.Ops.Command(name)
 	if !ok {
