@@ -132,9 +132,10 @@ func (w *world) end() {
 	w.down()
 }
 
-// emptied waits until every sandbox of the project has ended.
+// emptied waits until every sandbox of the project has ended. Only one that never
+// does takes all of the time.
 func (w *world) emptied(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	for {
 		boxes, err := filepath.Glob(filepath.Join(w.paths.Dir, "runs", "*", "box", "box.json"))

@@ -8,10 +8,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,14 +45,15 @@ cat "$LAZY_PROMPT_FILE"
 func TestTheDeployedFunctions(t *testing.T) {
 	root := repository(t, snoops)
 	s, log := emulate(t, root)
-	for name, part := range map[string]func(*testing.T, *emulated.Stack, *world){
+	parts := map[string]func(*testing.T, *emulated.Stack, *world){
 		"samples-and-B09": samplesAreAnswered, "half": aHalfDeployedFunctionSaysWhatItLacks, "errors": errorsAreReal,
 		"B42": aRetriedStartIsOneTurn, "B24": aLostStarterIsSucceeded, "stream": heartbeatsLeaveEarly,
 		"B25": b25AnUnreachableRunIsNotReplaced, "B28": b28RowsThatAlwaysDeclineDoNotStandInTheWay, "check": anOperatorIsToldWhatIsMissing,
 		"discovery": allIsFoundFromTheAddress, "login": aPersonSignsInAndOut,
-	} {
+	}
+	for _, name := range slices.Sorted(maps.Keys(parts)) { // they share the stack, so an order is one case
 		t.Run(name, func(t *testing.T) {
-			part(t, s, hosted(t, s, root))
+			parts[name](t, s, hosted(t, s, root))
 		})
 	}
 	t.Run("lines", func(t *testing.T) { everyLineSaysWhoseItIs(t, log) })

@@ -95,8 +95,13 @@ func TestConnectionNeverMadeIsAnotherErrorAndMayBeTriedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := "http://" + l.Addr().String()
-	_ = l.Close()
+	defer l.Close()
+	held, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String()) // its own port is nobody else's, and no server's
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	base := "http://" + held.LocalAddr().String()
 	c := client.Client{Base: base}
 	err = c.Call(t.Context(), "echo", nil, nil)
 	away, ok := errors.AsType[*client.UnreachableError](err)

@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -42,7 +43,12 @@ func TestMain(m *testing.M) {
 		Version: "1.2.3", Revision: "abc", Catalogue: op.Default, Find: find, Now: time.Now,
 		NewID: id.Gen{Rand: rand.Reader}.New, Crash: dieAt, Beat: 2 * time.Second,
 	}
-	os.Exit(p.Main(context.Background(), os.Args[1:], os.Getenv, agentcli.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	if wd, err := os.Getwd(); err == nil {
+		p.After = limits(filepath.Join(filepath.Dir(wd), limitsFile))
+	}
+	// Not os.Exit, at which the race detector holds every process for another
+	// second: rig reads the supervisor's log for what it found.
+	syscall.Exit(p.Main(context.Background(), os.Args[1:], os.Getenv, agentcli.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
 // dieAt kills the process, as the system would, at the point that a file beside
@@ -126,6 +132,12 @@ func newRig(t testing.TB, script string, tune ...func(*turn.Command)) *rig {
 		if t.Failed() {
 			b, _ := os.ReadFile(filepath.Join(r.runDir(), spool.LogFile))
 			t.Logf("supervisor.log:\n%s", b)
+		}
+		logs, _ := filepath.Glob(filepath.Join(spool.TaskDir(r.state, taskID), "*", spool.LogFile))
+		for _, at := range logs {
+			if b, _ := os.ReadFile(at); bytes.Contains(b, []byte("WARNING: DATA RACE")) {
+				t.Errorf("%s:\n%s", at, b)
+			}
 		}
 	})
 	return r

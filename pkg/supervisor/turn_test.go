@@ -135,24 +135,29 @@ func TestOnlyTheFirstLeftoverPathsAreListed(t *testing.T) {
 
 func TestKeepAliveOutputDoesNotHoldOffTheWatchdog(t *testing.T) {
 	req.Covers(t, "FC-020", "FC-021", "FC-022")
-	r := newRig(t, `echo run >> runs; while :; do echo still thinking; sleep 0.02; done`, func(c *turn.Command) { c.WatchdogMS = 400 })
+	r := newRig(t, `echo run >> runs; echo still thinking; echo still thinking; echo x > over$(wc -l < runs); while :; do echo still thinking; sleep 0.02; done`)
+	begun := r.limits("over")
 	resp := r.run()
 	equal(t, "outcome", resp.Outcome, "stopped")
 	equal(t, "stopped", resp.Stopped, turn.StopWatchdog)
 	equal(t, "runs", r.file("runs"), "run\nrun\n")
-	if f := resp.Failure; f == nil || !strings.Contains(f.Reason, "400ms") {
+	equal(t, "times that began", begun(), 2)
+	if f := resp.Failure; f == nil || !strings.Contains(f.Reason, "1m0s") {
 		t.Errorf("failure: %+v", f)
 	}
 }
 
 func TestACompletedToolCallIsProgress(t *testing.T) {
 	req.Covers(t, "FC-020")
-	r := newRig(t, `echo run >> runs; i=0; while [ $i -lt 30 ]; do lazy-agent call lazy_status '{}' > /dev/null; sleep 0.1; i=$((i+1)); done; echo survived`,
-		func(c *turn.Command) { c.WatchdogMS = 2000 })
+	r := newRig(t, `echo run >> runs; for i in 1 2 3; do lazy-agent call lazy_status '{}' > /dev/null; done; echo survived`)
+	begun := r.limits("")
 	resp := r.run()
 	equal(t, "outcome", resp.Outcome, "ok")
 	equal(t, "text", resp.Text, "survived")
 	equal(t, "runs", r.file("runs"), "run\n")
+	if n := begun(); n < 2 { // two calls in a row may be seen as one step
+		t.Errorf("the time for a step began %d times", n)
+	}
 }
 
 func TestAFailingCommandIsACrashLoopAndUnknown(t *testing.T) {

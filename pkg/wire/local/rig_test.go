@@ -78,7 +78,7 @@ type rig struct {
 type plane struct {
 	app    *app.App
 	engine *enginelocal.Engine
-	db     *sqlite.Store
+	db     *table
 	fuse   *fuse
 	jobs   chan store.Key
 	stop   context.CancelFunc
@@ -228,8 +228,8 @@ func (r *rig) start() (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plane{db: db, jobs: make(chan store.Key, 4096)}
-	p.fuse = &fuse{Store: db, dead: make(chan struct{})}
+	p := &plane{db: &table{Store: db}, jobs: make(chan store.Key, 4096)}
+	p.fuse = &fuse{Store: p.db, dead: make(chan struct{})}
 	var s store.Store = p.fuse
 	if r.wrap != nil {
 		s = r.wrap(s)
@@ -300,8 +300,12 @@ func (r *rig) start() (*plane, error) {
 			_ = p.app.CatchUp(ctx, tenant, project)
 			tick := time.NewTicker(5 * time.Second)
 			defer tick.Stop()
-			for {
-				_, _ = p.app.Sweep(ctx, 100)
+			for next := time.Now(); ; {
+				// One that cannot find anything is left out: days pass here.
+				if p.db.changed.Swap(false) || !time.Now().Before(next) {
+					_, _ = p.app.Sweep(ctx, 100)
+					next = p.db.due(ctx)
+				}
 				select {
 				case <-ctx.Done():
 					return

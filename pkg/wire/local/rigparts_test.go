@@ -10,11 +10,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lazyplane/lazyplane/pkg/id"
 	"github.com/lazyplane/lazyplane/pkg/store"
+	"github.com/lazyplane/lazyplane/pkg/store/sqlite"
 )
 
 // fuse is the store of one life of the plane. Once blown, the process it stands
@@ -29,6 +31,36 @@ type fuse struct {
 	mu     sync.Mutex
 	writes int                                                // transactions so far
 	hook   func(n int, ws []store.Write) (before, after bool) // whether to blow around the nth
+}
+
+// table is the real one, which knows when nothing in it can be due.
+type table struct {
+	*sqlite.Store
+	changed atomic.Bool // since it was last asked
+}
+
+func (r *table) Transact(ctx context.Context, ws ...store.Write) error {
+	defer r.changed.Store(true)
+	return r.Store.Transact(ctx, ws...)
+}
+
+// due is when the first row will be due, as far as the rows of now tell.
+func (r *table) due(ctx context.Context) time.Time {
+	const far = 10_000 * time.Hour
+	now := time.Now()
+	first := now.Add(far)
+	for shard := range store.Shards {
+		page, err := store.DueRows(ctx, r.Store, shard, now.Add(far), 1, "")
+		if err != nil {
+			return now
+		}
+		for _, it := range page.Items {
+			if at, ok := store.DueTime(it.Index[store.Due]); !ok || at.Before(first) {
+				first = at
+			}
+		}
+	}
+	return first
 }
 
 var errDead = errors.New("rig: the control plane is dead")

@@ -23,7 +23,7 @@ func (r *rig) read(f func(db *sqlite.Store) error) error {
 		if p == nil {
 			return errors.New("no control plane came up")
 		}
-		err := f(p.db)
+		err := f(p.db.Store)
 		if err == nil || errors.Is(err, store.ErrNotFound) || r.now() == p {
 			return err
 		}
