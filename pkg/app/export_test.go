@@ -141,3 +141,6 @@ func (a *App) Confirmed(ctx context.Context, c Call, tenant string, tid id.Task,
 	}
 	return nil, err
 }
+
+// ProtectionKey is the row of a project's protection rules.
+func ProtectionKey(tenant, project string) store.Key { return protectionKey(tenant, project) }
