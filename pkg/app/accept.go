@@ -48,6 +48,10 @@ func (a *App) Accept(ctx context.Context, c Call, word string, in AcceptIn) (Acc
 	if out, ok, err := a.follow(ctx, c, t); ok || err != nil {
 		return out, err
 	}
+	// The rules may have changed since the task came to rest.
+	if err := a.recheck(ctx, &t); err != nil {
+		return Accepted{}, err
+	}
 	if err := a.preflight(ctx, c, t, in); err != nil {
 		return Accepted{}, err
 	}
@@ -68,8 +72,13 @@ func (a *App) Accept(ctx context.Context, c Call, word string, in AcceptIn) (Acc
 			out, followed = f, true
 			return change{}, errors.Join(err, errSettled)
 		}
-		if now.Version != t.Version {
+		if now.Version == t.Version {
+			now.Violations = t.Violations
+		} else {
 			// Somebody wrote since the pre-flight: look again before merging.
+			if err := a.recheck(ctx, &now); err != nil {
+				return change{}, err
+			}
 			if err := a.preflight(ctx, c, now, in); err != nil {
 				return change{}, err
 			}

@@ -68,7 +68,7 @@ type Settings struct {
 	Agents        map[string]Agent // by id
 	DefaultAgent  string
 	DefaultBranch string   // target of top-level tasks
-	Protected     []string // path patterns
+	Protected     []string // path patterns that the file names; they seed the project's record
 	Setup         string
 	Copy          []string
 	Network       string

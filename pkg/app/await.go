@@ -170,7 +170,7 @@ func turnProgress(t task.Task, o Op, r turn.Run, resp turn.Response, reported, o
 	case "sync":
 		end := doneAt(over, r.Ended, t.Updated)
 		ms = []mark{
-			{name: "own branch on origin", skip: "the repository has no remote of its own here"},
+			ownMark(r),
 			{name: "upstream", at: r.Prepared},
 			{name: "compare", at: running},
 			{name: "merge", at: end},
@@ -232,6 +232,21 @@ func turnProgress(t task.Task, o Op, r turn.Run, resp turn.Response, reported, o
 	}
 	p.Result = encode(res)
 	return p
+}
+
+// ownMark is the phase of a sync that fetches the task's branch from its remote.
+func ownMark(r turn.Run) mark {
+	m := mark{name: "own branch on origin"}
+	switch {
+	case r.Own == nil && r.Prepared.IsZero(): // not looked for yet
+	case r.Own == nil:
+		m.skip = "the repository has no remote of its own here"
+	case r.Own.Skip != "":
+		m.skip = r.Own.Skip
+	default:
+		m.at = r.Prepared
+	}
+	return m
 }
 
 func syncFailed(o Op, resp turn.Response) string {

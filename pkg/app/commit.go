@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,10 +65,30 @@ func (a *App) RecordCommit(ctx context.Context, c Call, message string) (Committ
 		t.Tip = ev.Commit
 		t.MidMerge = nil // a commit concludes a resolved merge
 		headMoved(&t, "a later commit of the same agent")
-		w := put(a.part(t).Commit(t.Epoch, t.Commits), "commit", row, store.Absent())
-		return change{task: t, writes: []store.Write{w}, result: out}, nil
+		ch := change{task: t, result: out}
+		ch.writes = []store.Write{put(a.part(t).Commit(t.Epoch, t.Commits), "commit", row, store.Absent())}
+		if ev.Merged == "" || ev.Merged != t.Merging {
+			return ch, nil
+		}
+		w, err := a.concluded(ctx, t)
+		ch.writes = append(ch.writes, w)
+		return ch, err
 	})
 	return out, err
+}
+
+// concluded notes on the run which merge its agent's commit has concluded (SN-005).
+func (a *App) concluded(ctx context.Context, t task.Task) (store.Write, error) {
+	ref, _, err := a.follows(ctx, t, t.Merging)
+	if err != nil {
+		return store.Write{}, err
+	}
+	r, _, err := a.loadRun(ctx, t, t.Epoch)
+	if err != nil {
+		return store.Write{}, err
+	}
+	r.Merged = alsoMerged(r.Merged, mergedText(cmp.Or(ref, t.Target), t.Merging))
+	return runWrite(a.part(t).Run(t.Epoch), r, r.Version), nil
 }
 
 // committed reports whether the commit is recorded already. The rows of the run's

@@ -153,3 +153,6 @@ func (a *App) SignInAlone(ctx context.Context, tenant, project, email, machine s
 	}
 	return out, a.Store.Transact(ctx, ws...)
 }
+
+// ProtectionKey is the row of a project's protection rules.
+func ProtectionKey(tenant, project string) store.Key { return protectionKey(tenant, project) }

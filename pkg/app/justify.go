@@ -26,11 +26,11 @@ func (a *App) JustifyProtected(ctx context.Context, c Call, file, reason string)
 	file = text.Field(file)
 	reason, _ = text.Cut(text.Line(reason), 200)
 	out := Justified{File: file, Recorded: true, Pending: true}
-	set, err := a.Settings(ctx, c.Who.Tenant, c.Who.Project)
+	rules, err := a.protection(ctx, c.Who.Tenant, c.Who.Project)
 	if err != nil {
 		return Justified{}, err
 	}
-	if !protected(set.Protected, file) {
+	if !protected(rules, file) {
 		return Justified{}, refusal.Of(refusal.InvalidArguments, "file", "a protected file of this project", fmt.Sprintf("%q", file))
 	}
 	_, err = a.own(ctx, c, func(t task.Task) (change, error) {

@@ -33,7 +33,7 @@ func kept() []wiretest.Kind {
 		row[opRow]("operation"), row[Job]("job"), row[Job]("notice"), row[body]("body"), row[task.History]("history"),
 		row[raise.Comment]("comment"), row[raise.Item]("raised"), row[raise.Entry]("journal"), row[CommitRow]("commit"),
 		row[reportRow]("report"), row[pointer]("code"), row[pointer]("short"), row[confirmation]("confirmation"),
-		row[BuilderSession]("builder-session"), row[gateRow]("gates"), row[vaultKey]("vault"), row[identity.Token]("token"),
+		row[BuilderSession]("builder-session"), row[gateRow]("gates"), row[protectionRow]("protection"), row[vaultKey]("vault"), row[identity.Token]("token"),
 		row[identity.Token]("token-of"), row[Pass]("pass"), row[Idem]("idem"), row[model.Reading]("reading"),
 		row[Conversation]("conversation"), row[ScratchFile]("scratch-file"), row[ResumeIntent]("resume-intent"),
 		row[Project]("project"), row[secret.Credential]("model-credential"), row[Transfer]("transfer"),

@@ -12,9 +12,16 @@ import (
 // recheck recomputes the protected files the branch changes. An approval stays
 // given; a reason stays recorded (SM-007, AA-001). Nothing is ever reverted.
 func (a *App) recheck(ctx context.Context, t *task.Task) error {
-	set, err := a.Settings(ctx, t.Tenant, t.Project)
-	if err != nil || len(set.Protected) == 0 || t.Base == "" || t.Tip == t.Base {
+	if t.Base == "" || t.Tip == t.Base {
+		return nil
+	}
+	rules, err := a.protection(ctx, t.Tenant, t.Project)
+	if err != nil {
 		return err
+	}
+	if len(rules) == 0 {
+		t.Violations = nil
+		return nil
 	}
 	d, err := a.repo(*t).Diff(ctx, DiffQuery{Base: t.Base, Tip: t.Tip, MaxBytes: 1})
 	if err != nil {
@@ -22,7 +29,7 @@ func (a *App) recheck(ctx context.Context, t *task.Task) error {
 	}
 	var next []task.Violation
 	for _, f := range d.Files {
-		if !protected(set.Protected, f.Path) {
+		if !protected(rules, f.Path) {
 			continue
 		}
 		v := task.Violation{Path: f.Path}

@@ -57,6 +57,9 @@ func (a *App) command(ctx context.Context, t task.Task, o Op, r turn.Run) (turn.
 	if g.stop != nil {
 		cmd.ModelUntil = time.Time{} // the first beat says why
 	}
+	if r.Own != nil && r.Own.Commit != "" {
+		cmd.Own = &turn.Merge{Upstream: r.Own.Commit, Ref: r.Own.Ref}
+	}
 	cmd.Merge, err = a.upstream(ctx, t, in)
 	return cmd, err
 }
@@ -70,7 +73,8 @@ func (a *App) upstream(ctx context.Context, t task.Task, in turn.Turn) (*turn.Me
 	}
 	if in.Kind != turn.Sync {
 		if t.Merging != "" {
-			return &turn.Merge{Upstream: t.Merging, Ref: t.Target}, nil
+			ref, _, err := a.follows(ctx, t, t.Merging)
+			return &turn.Merge{Upstream: t.Merging, Ref: cmp.Or(ref, t.Target)}, err
 		}
 		if in.Verb != "auto_resume" {
 			return nil, nil

@@ -50,11 +50,11 @@ func (a *App) Git(ctx context.Context, who identity.Caller, in turn.GitIn) (turn
 // gitMerge allows a merge, and notes it: the files of a conflict, when there are
 // any, are left to the agent, whose commit concludes it (GT-012).
 func (a *App) gitMerge(ctx context.Context, t task.Task, who identity.Caller, in turn.GitIn) (turn.GitOut, error) {
-	ok, err := a.repo(t).Contains(ctx, t.Target, in.Target)
+	ref, _, err := a.follows(ctx, t, in.Target)
 	if err != nil {
 		return turn.GitOut{}, err
 	}
-	if !ok {
+	if ref == "" {
 		return turn.GitOut{}, fault.New(fault.Denied, "%s is not on the branch this task follows, %s", cut(in.Target, 40), t.Target)
 	}
 	out := turn.GitOut{Allowed: true}
@@ -74,7 +74,8 @@ func (a *App) gitMerge(ctx context.Context, t task.Task, who identity.Caller, in
 }
 
 // gitMerged makes a merge commit of the broker's durable before its ref moves.
-// The task's own change begins at the merged commit from then on.
+// The task's own change begins at the merged commit of its target from then on; what
+// its own branch had elsewhere is part of that change.
 func (a *App) gitMerged(ctx context.Context, t task.Task, who identity.Caller, in turn.GitIn) (turn.GitOut, error) {
 	up := in.Target
 	if up == "" {
@@ -86,11 +87,11 @@ func (a *App) gitMerged(ctx context.Context, t task.Task, who identity.Caller, i
 	if err := a.bundled(who, in.Bundle); err != nil {
 		return turn.GitOut{}, err
 	}
-	ok, err := a.repo(t).Contains(ctx, t.Target, up)
+	ref, target, err := a.follows(ctx, t, up)
 	if err != nil {
 		return turn.GitOut{}, err
 	}
-	if !ok {
+	if ref == "" {
 		return turn.GitOut{}, fault.New(fault.Denied, "%q is not on the branch this task follows, %s", cut(up, 40), t.Target)
 	}
 	_, err = a.mutate(ctx, Call{}, t.Tenant, t.ID, func(t task.Task) (change, error) {
@@ -108,20 +109,35 @@ func (a *App) gitMerged(ctx context.Context, t task.Task, who identity.Caller, i
 			return change{}, err
 		}
 		was := r.Version
-		r.Merged = fmt.Sprintf("Merged %s @ %.7s", t.Target, up)
+		merged := mergedText(ref, up)
+		r.Merged = alsoMerged(r.Merged, merged)
 		ch := change{task: t}
 		n := &ch.task
-		n.Tip, n.MidMerge, n.Base, n.Merging = in.Commit, nil, up, ""
+		n.Tip, n.MidMerge, n.Merging = in.Commit, nil, ""
+		if target {
+			n.Base = up
+		}
 		n.Commits++
 		headMoved(n, "sync merge")
 		ch.writes = []store.Write{
 			put(a.part(t).Commit(t.Epoch, n.Commits), "commit", CommitRow{
 				Kind: commitMerge, Parent: in.Parent, Commit: in.Commit, Tree: in.Tree, Turn: who.Turn, At: a.Now(),
-				Actor: who.Actor(), Message: r.Merged, Bundle: in.Bundle,
+				Actor: who.Actor(), Message: merged, Bundle: in.Bundle,
 			}, store.Absent()),
 			runWrite(a.part(t).Run(t.Epoch), r, was),
 		}
 		return ch, nil
 	})
 	return turn.GitOut{Tip: in.Commit, Allowed: true}, err
+}
+
+// mergedText is how a merge is recorded and shown (SN-005).
+func mergedText(ref, commit string) string { return fmt.Sprintf("Merged %s @ %.7s", ref, commit) }
+
+// alsoMerged adds a merge to those of a run.
+func alsoMerged(have, more string) string {
+	if have == "" {
+		return more
+	}
+	return have + "; " + more
 }

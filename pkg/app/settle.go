@@ -404,7 +404,14 @@ func (a *App) merged(ctx context.Context, t *task.Task) error {
 	}
 	switch {
 	case ok:
-		t.Base, t.Merging = t.Merging, ""
+		_, target, err := a.follows(ctx, *t, t.Merging)
+		if err != nil {
+			return err
+		}
+		if target {
+			t.Base = t.Merging
+		}
+		t.Merging = ""
 	case len(t.MidMerge) == 0:
 		t.Merging = "" // it was taken back
 	}

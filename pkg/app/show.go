@@ -95,6 +95,8 @@ type CommentShown struct {
 type Protection struct {
 	Violations []task.Violation `json:"violations" jsonschema:"protected files the agent changed"`
 	Pending    int              `json:"pending" jsonschema:"how many still need a decision at accept"`
+	Rules      []string         `json:"rules" jsonschema:"patterns of the files that are protected; only a person changes them"`
+	Target     string           `json:"target,omitempty" jsonschema:"branch that an accept merges into"`
 }
 
 // AcceptShown is the merge phase in force, or the last one.
@@ -170,7 +172,13 @@ func (a *App) ShowTask(ctx context.Context, c Call, word string, w Window) (Show
 		}
 	}
 	if want("protection") {
-		s.Protection = &Protection{Violations: append([]task.Violation{}, t.Violations...), Pending: t.Pending()}
+		rules, err := a.protection(ctx, t.Tenant, t.Project)
+		if err != nil {
+			return Shown{}, err
+		}
+		s.Protection = &Protection{
+			Violations: append([]task.Violation{}, t.Violations...), Pending: t.Pending(), Rules: append([]string{}, rules...), Target: t.Target,
+		}
 	}
 	open, err := a.counts(ctx, c, t)
 	if err != nil {

@@ -122,6 +122,11 @@ func (a *App) stepPrepare(ctx context.Context, p Payload) (any, error) {
 	if err := a.finishCommit(ctx, t); err != nil {
 		return nil, err
 	}
+	if r.Kind == turn.Sync && r.Own == nil {
+		if err := a.fetchOwn(ctx, o, t, branch); err != nil {
+			return nil, err
+		}
+	}
 	if t.Workspace != nil && t.Branch == branch && t.Base != "" && t.Tip != "" {
 		return struct{}{}, nil
 	}

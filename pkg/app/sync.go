@@ -21,17 +21,20 @@ type Synced struct {
 	Kind      string  `json:"turn_kind,omitempty"`
 	Comments  []int64 `json:"delivers_comments,omitempty"`
 
-	Ref       string   `json:"ref,omitempty" jsonschema:"the branch that is merged into your own, inside a running turn"`
-	Upstream  string   `json:"upstream,omitempty" jsonschema:"the commit of it"`
-	Head      string   `json:"head,omitempty" jsonschema:"where your branch is now"`
-	Merged    string   `json:"merged,omitempty" jsonschema:"what was merged; empty when nothing was, or when it conflicts"`
+	Ref         string `json:"ref,omitempty" jsonschema:"the branch that is merged into your own, inside a running turn"`
+	Upstream    string `json:"upstream,omitempty" jsonschema:"the commit of it"`
+	Head        string `json:"head,omitempty" jsonschema:"where your branch is now"`
+	OwnRef      string `json:"own_ref,omitempty" jsonschema:"your own branch where others have moved it on, merged first"`
+	OwnUpstream string `json:"own_upstream,omitempty" jsonschema:"the commit of it"`
+
+	Merged    string   `json:"merged,omitempty" jsonschema:"what was merged; empty when nothing was"`
 	Conflicts []string `json:"conflicts,omitempty" jsonschema:"files with conflict markers, which you resolve"`
 	Next      string   `json:"next,omitempty" jsonschema:"what to do now"`
 }
 
-// Sync merges a resting task's target into its branch: the run's broker merges, an
-// agent resolves only what conflicts, and the status found is put back (HA-026,
-// SN-001 to SN-008). Nothing is written to the target. A working task is refused
+// Sync brings a resting task's branch up to date: with the same branch on its
+// remote, then with its target. The run's broker merges, an agent resolves only what
+// conflicts, and the status found is put back (HA-026, SN-001 to SN-008). Nothing is written to the target. A working task is refused
 // to everybody but its own agent, whose run is told what to merge (CM-037): that
 // it is its own is read off the token and the stamps of its run, never off the
 // arguments alone (CM-039).
@@ -61,17 +64,27 @@ func (a *App) syncInside(ctx context.Context, t task.Task) (Synced, error) {
 	if err != nil {
 		return Synced{}, err
 	}
-	return Synced{
+	out := Synced{
 		Task: t.ID, Code: t.Code, Status: string(t.Status), Turn: string(t.Turn), Ref: t.Target, Upstream: up, Head: t.Tip,
-	}, nil
+	}
+	if remote, ok := a.repo(t).(Remoter); ok {
+		own, err := remote.Fetch(ctx, t.Branch)
+		if err != nil {
+			return Synced{}, err
+		}
+		if own.Commit != "" {
+			out.OwnRef, out.OwnUpstream = own.Ref, own.Commit
+		}
+	}
+	return out, nil
 }
 
 // syncPrompt is what the agent of a sync reads. It runs only when the merge left
 // conflicts (GT-012).
 func syncPrompt(t task.Task) string {
 	return "# Task " + t.Name() + ": " + t.Goal + "\n\n" +
-		"The branch " + t.Target + ", which this task merges into, was merged into your branch and the two conflict. The conflict " +
-		"markers are in your worktree; git status lists the files. Resolve each one so that both changes hold, git add it, and " +
+		"This task's branch is brought up to date, with the same branch on its remote and then with " + t.Target + ", which it merges " +
+		"into. A merge conflicts: the end of this text names it. The conflict markers are in your worktree. Resolve each one so that both changes hold, git add it, and " +
 		"conclude the merge with lazy_commit, without naming files. Do nothing else: this turn only brings the branch up to date.\n\n" +
 		Discipline + "\n"
 }

@@ -85,6 +85,9 @@ func (a *App) Bootstrap(ctx context.Context, in Bootstrap) (Bootstrapped, error)
 	if err := a.Store.Transact(ctx, put(k, "project", have)); err != nil {
 		return Bootstrapped{}, err
 	}
+	if err := a.SeedProtection(ctx, in.Tenant, in.Project); err != nil {
+		return Bootstrapped{}, err
+	}
 	want := identity.Token{Kind: identity.User, Tenant: in.Tenant, Project: in.Project, Subject: in.Email, Email: in.Email, Name: in.Name}
 	if in.Email != "" {
 		if in.Role == "" {

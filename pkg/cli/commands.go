@@ -18,7 +18,7 @@ func (e *Env) commands() []group {
 		}},
 		{"decide", "Decide:", []*cobra.Command{
 			e.acceptCommand(), e.rejectCommand(), e.closeCommand(), e.reopenCommand(), e.raisedCommand(),
-			e.commentCommand(), e.journalCommand(), e.builderCommand(),
+			e.protectCommand(), e.commentCommand(), e.journalCommand(), e.tagCommand(), e.untagCommand(), e.builderCommand(),
 		}},
 		{"plane", "The control plane:", []*cobra.Command{
 			e.upCommand(), e.downCommand(), e.planeCommand(), e.authCommand(), e.groundStopCommand(), e.drainCommand(), e.loginCommand(), e.logoutCommand(), e.projectCommand(), e.dashboardCommand(), e.whoamiCommand(), e.versionCommand(), e.completionCommand(),

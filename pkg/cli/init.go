@@ -191,5 +191,6 @@ const starterTail = `
 # copy = [".env"]         # ignored files the work tree needs a copy of
 
 # [protection]
-# paths = ["infra/**"]    # an agent's change to these needs approval at accept
+# paths = ["infra/**"]    # an agent's change to these needs approval at accept;
+#                         # read once, when lazy first runs here: later, lazy protect
 `

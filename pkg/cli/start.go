@@ -161,9 +161,10 @@ func (e *Env) stopCommand() *cobra.Command {
 func (e *Env) syncCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sync TASK",
-		Short: "Bring a resting task's branch up to date with the branch it merges into",
-		Long: "sync merges what is new on the target into the task's branch; a conflict goes to the task's agent. Nothing\n" +
-			"is written to the target, and the task's status stays what it was.",
+		Short: "Bring a resting task's branch up to date",
+		Long: "sync merges into the task's branch what the same branch has on origin, if there is one, then what is new on\n" +
+			"the branch it merges into; a conflict goes to the task's agent. Nothing is pushed or written to the other\n" +
+			"branches, and the task's status stays what it was.",
 		Args: exactly("the task"), ValidArgsFunction: noFiles,
 		RunE: func(c *cobra.Command, words []string) error {
 			out, err := e.narrated(c.Context(), "Sync "+line(words[0]), "sync", words[0], args{"task_id": words[0]})

@@ -91,6 +91,7 @@ type Commit struct {
 	Tree    string
 	Drifted string // the HEAD found inside when it was not the recorded tip
 	Bundle  string `json:",omitempty"` // where it lies in the task's vault, hosted
+	Merged  string `json:",omitempty"` // the upstream whose merge it concludes
 }
 
 // Task returns the task a task or runner credential is bound to.

@@ -3,6 +3,8 @@ package op
 import (
 	"context"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/lazyplane/lazyplane/pkg/app"
 	"github.com/lazyplane/lazyplane/pkg/refusal"
 )
@@ -26,10 +28,34 @@ type JournalIn struct {
 	TaskID  string `json:"task_id,omitempty" jsonschema:"the task to write on (id, short id or code); a task agent may leave it out to write on its own"`
 }
 
+// TagIn is the input of tagTask and untagTask.
+type TagIn struct {
+	Task string   `json:"task_id" jsonschema:"the task (id, short id or code)"`
+	Tags []string `json:"tags" jsonschema:"labels"`
+}
+
+// Tagged answers tagTask and untagTask.
+type Tagged = app.Tagged
+
 // noteOps are the two kinds of notes on a task: comments instruct and are
-// delivered, the journal informs and is looked up.
+// delivered, the journal informs and is looked up; and its labels.
 func noteOps() []Op {
+	label := app.Rule{Agent: app.Child, Self: string(refusal.AnnotateSelfTag), Else: string(refusal.AnnotateChildrenOnly)}
 	return []Op{
+		Define(Op{
+			Name: "tagTask", Tool: "lazy_tag", People: people(), Builder: true, Agent: true, Rule: label,
+			Doc:     "Add labels to a task, whatever its status. They change nothing about its work; lists find it by them.",
+			Refuses: []refusal.Code{refusal.AnnotateSelfTag, refusal.AnnotateChildrenOnly},
+		}, func(ctx context.Context, a *app.App, c app.Call, in TagIn) (Tagged, error) {
+			return a.Tag(ctx, c, in.Task, in.Tags)
+		}, items("tags", 1, app.TagsMost), within("tags", labels)),
+		Define(Op{
+			Name: "untagTask", Tool: "lazy_untag", People: people(), Builder: true, Agent: true, Rule: label,
+			Doc:     "Remove labels from a task. A label that it does not have is passed over.",
+			Refuses: []refusal.Code{refusal.AnnotateSelfTag, refusal.AnnotateChildrenOnly},
+		}, func(ctx context.Context, a *app.App, c app.Call, in TagIn) (Tagged, error) {
+			return a.Untag(ctx, c, in.Task, in.Tags)
+		}, items("tags", 1, app.TagsMost), within("tags", labels)),
 		Define(Op{
 			Name: "addComment", Tool: "lazy_comment",
 			Doc: "Instruct a task's agent: the text is delivered in full with its next work prompt. " +
@@ -60,4 +86,10 @@ func noteOps() []Op {
 			return a.AddJournal(ctx, c, in.TaskID, in.Content)
 		}, lengths(1, 0, "content")),
 	}
+}
+
+// labels bounds one tag.
+func labels(s *jsonschema.Schema) {
+	least, most := 1, 50
+	s.MinLength, s.MaxLength = &least, &most
 }

@@ -180,7 +180,7 @@ func turnOps() []Op {
 		}, notBlank("question")),
 		Define(Op{
 			Name: "syncTask", Tool: "lazy_sync", People: people(), Builder: true, Agent: true, Narrated: true,
-			Doc: "Bring a resting task's branch up to date: the branch it merges into is merged into it. A conflict goes to the task's " +
+			Doc: "Bring a resting task's branch up to date: what the same branch has on its remote is merged into it, then the branch it merges into. A conflict goes to the task's " +
 				"agent. The status found is put back, and nothing is written to the other branch. A task that works is brought up to date " +
 				"by its own agent only, in the middle of its turn: what conflicts comes back to it, to resolve, commit and sync once more.",
 			Rule: subtree(), Flow: names.MachineTurn, Refuses: append(launchGates(), refusal.WorkingSync),

@@ -170,6 +170,9 @@ func (b *broker) commitOnce(ctx context.Context, message string, files []string,
 	}
 	b.crash("commit.prepared")
 	ev := identity.Commit{Parent: c.Parent, Commit: c.Commit, Tree: c.Tree, Drifted: c.Drifted}
+	if len(c.Merged) > 0 {
+		ev.Merged = c.Merged[0]
+	}
 	if b.bundle != nil {
 		if ev.Bundle, err = b.bundle(ctx, c.Parent, c.Commit); err != nil {
 			return git.Commit{}, err
@@ -230,28 +233,26 @@ type merged struct {
 	undone   bool          // an earlier merge is not concluded: nothing was done
 }
 
-// sync merges an upstream into the task's branch before the agent runs. It
-// returns the files of a conflict that was left for the agent, and a note for
-// the record.
-func (b *broker) sync(ctx context.Context, m turn.Merge, l *link) (conflict []string, note string, err error) {
+// sync merges an upstream into the task's branch before the agent runs.
+func (b *broker) sync(ctx context.Context, m turn.Merge, l *link) (merged, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	got, err := b.merge(ctx, m, l)
+	return b.merge(ctx, m, l)
+}
+
+// note says in one line how a merge came out.
+func (g merged) note(m turn.Merge) string {
 	switch {
-	case err != nil:
-		return got.conflict, note, err
-	case len(got.edits) > 0:
-		note = "not merged: uncommitted edits are in the way in " + strings.Join(got.edits, ", ")
-	case got.undone:
-		note = "not merged: an earlier merge is not resolved"
-	case got.kind == git.UpToDate:
-		note = "up to date with " + m.Ref
-	case got.kind == git.Conflicted:
-		note = "conflicts with " + m.Ref
-	default:
-		note = "merged " + m.Ref
+	case len(g.edits) > 0:
+		return m.Ref + " is not merged: uncommitted edits are in the way in " + strings.Join(g.edits, ", ")
+	case g.undone:
+		return m.Ref + " is not merged: an earlier merge is not resolved"
+	case g.kind == git.UpToDate:
+		return "up to date with " + m.Ref
+	case g.kind == git.Conflicted:
+		return "conflicts with " + m.Ref
 	}
-	return got.conflict, note, nil
+	return "merged " + m.Ref
 }
 
 // merge merges an upstream into the task's branch. The caller holds the lock.

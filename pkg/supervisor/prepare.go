@@ -45,19 +45,38 @@ func (r *run) lookup(ctx context.Context, program string, env []string) error {
 	return err
 }
 
-// sync brings the upstream in. A conflict is the agent's to resolve, so it is
-// told of it in its prompt.
-func (r *run) sync(ctx context.Context) (conflict []string, err error) {
-	if r.cmd.Merge == nil {
-		return nil, nil
+// sync brings in what is left to merge, in its order, up to the first conflict. That
+// is the agent's to resolve, so it is told of it in its prompt. A sync that finds
+// something in the way says so and ends, while a turn with other work goes on.
+func (r *run) sync(ctx context.Context) (m turn.Merge, conflict []string, err error) {
+	for len(r.merges) > 0 {
+		m, r.merges = r.merges[0], r.merges[1:]
+		got, err := r.broker.sync(ctx, m, r.link)
+		if err != nil {
+			return m, nil, err
+		}
+		r.log.Info("sync", "upstream", m.Ref, "note", got.note(m))
+		r.Crash("synced")
+		if len(got.conflict) > 0 {
+			return m, got.conflict, nil
+		}
+		if r.cmd.Kind == turn.Sync && (got.undone || len(got.edits) > 0) {
+			return m, nil, fault.New(fault.Conflict, "%s", got.note(m)).WithNext("The files are as they were. Have them committed, then sync again.")
+		}
 	}
-	conflict, note, err := r.broker.sync(ctx, *r.cmd.Merge, r.link)
-	if err != nil {
-		return nil, err
+	return m, nil, nil
+}
+
+// toMerge lists what a command asks to be merged: the task's own branch first, then
+// the one it merges into (SN-001).
+func toMerge(c turn.Command) []turn.Merge {
+	var out []turn.Merge
+	for _, m := range []*turn.Merge{c.Own, c.Merge} {
+		if m != nil {
+			out = append(out, *m)
+		}
 	}
-	r.log.Info("sync", "upstream", r.cmd.Merge.Ref, "note", note)
-	r.Crash("synced")
-	return conflict, nil
+	return out
 }
 
 // setupMark remembers that a workspace was set up, so that it happens once

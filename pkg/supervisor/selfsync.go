@@ -75,31 +75,45 @@ func (b *broker) syncInside(ctx context.Context, out *op.Synced, l *link) error 
 	if st.MidMerge {
 		return unsettled(out.Code, st)
 	}
-	got, err := b.merge(ctx, turn.Merge{Upstream: out.Upstream, Ref: out.Ref}, l)
-	if err != nil {
-		return err
-	}
-	if len(got.edits) > 0 || got.undone || got.kind == git.UpToDate {
-		if err := l.git(ctx, turn.GitIn{Op: "merge_abort"}); err != nil { // no merge is under way
+	var merged []string
+	for _, m := range []turn.Merge{{Upstream: out.OwnUpstream, Ref: out.OwnRef}, {Upstream: out.Upstream, Ref: out.Ref}} {
+		if m.Upstream == "" {
+			continue
+		}
+		got, err := b.merge(ctx, m, l)
+		if err != nil {
 			return err
 		}
+		if len(got.edits) > 0 || got.undone || got.kind == git.UpToDate {
+			if err := l.git(ctx, turn.GitIn{Op: "merge_abort"}); err != nil { // no merge is under way
+				return err
+			}
+		}
+		switch {
+		case len(got.edits) > 0:
+			what := "Nothing was merged."
+			if len(merged) > 0 {
+				what = strings.Join(merged, "; ") + ", and nothing else was merged."
+			}
+			return fault.New(fault.Conflict, "uncommitted edits are in the way of the merge: %s. %s", strings.Join(got.edits, ", "), what).
+				WithNext("Commit them with lazy_commit, then call lazy_sync again.").WithDetail("files", got.edits)
+		case got.undone:
+			return unsettled(out.Code, st)
+		case got.kind == git.UpToDate:
+		case got.kind == git.Conflicted:
+			out.Conflicts = got.conflict
+			out.Next = "The conflict markers are in your worktree. Resolve each file so that both changes hold, git add it, conclude the merge with " +
+				"lazy_commit without naming files, then call lazy_sync once more."
+			out.Merged, out.Head = strings.Join(merged, "; "), b.tip
+			return nil
+		default:
+			merged = append(merged, fmt.Sprintf("Merged %s @ %.7s", m.Ref, m.Upstream))
+		}
 	}
-	switch {
-	case len(got.edits) > 0:
-		return fault.New(fault.Conflict, "uncommitted edits are in the way of the merge: %s. Nothing was merged.", strings.Join(got.edits, ", ")).
-			WithNext("Commit them with lazy_commit, then call lazy_sync again.").WithDetail("files", got.edits)
-	case got.undone:
-		return unsettled(out.Code, st)
-	case got.kind == git.UpToDate:
+	if len(merged) == 0 {
 		out.Next = "Your branch has everything of " + out.Ref + " already."
-	case got.kind == git.Conflicted:
-		out.Conflicts = got.conflict
-		out.Next = "The conflict markers are in your worktree. Resolve each file so that both changes hold, git add it, conclude the merge with " +
-			"lazy_commit without naming files, then call lazy_sync once more."
-	default:
-		out.Merged = fmt.Sprintf("Merged %s @ %.7s", out.Ref, out.Upstream)
 	}
-	out.Head = b.tip
+	out.Merged, out.Head = strings.Join(merged, "; "), b.tip
 	return nil
 }
 

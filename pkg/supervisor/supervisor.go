@@ -70,9 +70,11 @@ type run struct {
 	Options
 	start spool.Start
 	cmd   turn.Command
-	link  *link
-	drv   agent.Driver
-	log   *slog.Logger
+	// merges is what is left to bring in before the agent runs.
+	merges []turn.Merge
+	link   *link
+	drv    agent.Driver
+	log    *slog.Logger
 
 	box     box.Client
 	view    sandbox.View

@@ -79,7 +79,7 @@ func (r *run) phases(ctx context.Context) (res result, began bool) {
 	r.drv = drv
 	ready := make(chan error, 1) // the sandbox starts while git works
 	go func() { ready <- r.enterBox(ctx) }()
-	conflict, err := r.upstream(ctx)
+	m, conflict, err := r.upstream(ctx)
 	if boxErr := <-ready; err == nil {
 		err = boxErr
 	}
@@ -123,11 +123,23 @@ func (r *run) phases(ctx context.Context) (res result, began bool) {
 	defer stopModel()
 	r.enter("preparing", "write-mcp-config")
 	began = true
-	prompt := withConflict(r.cmd.Prompt, r.cmd.Merge, conflict)
-	res = r.work(ctx, func(ctx context.Context) attempt { return r.launch(ctx, prompt, "") })
-	if r.unproven != nil {
-		began = false // and no agent was started
-		return fail(r.unproven)
+	for {
+		prompt := withConflict(r.cmd.Prompt, m, conflict)
+		res = r.work(ctx, func(ctx context.Context) attempt { return r.launch(ctx, prompt, "") })
+		if r.unproven != nil {
+			began = false // and no agent was started
+			return fail(r.unproven)
+		}
+		if r.cmd.Kind != turn.Sync || res.stopped != nil || res.failure != nil {
+			break
+		}
+		// The agent has resolved one merge of a sync; the next may conflict as well.
+		if m, conflict, err = r.sync(ctx); err != nil {
+			return fail(err)
+		}
+		if len(conflict) == 0 {
+			break
+		}
 	}
 	if res.stopped == nil && res.failure == nil {
 		res = r.followUp(ctx, res)
@@ -136,9 +148,9 @@ func (r *run) phases(ctx context.Context) (res result, began bool) {
 }
 
 // upstream opens the repository and brings the upstream in.
-func (r *run) upstream(ctx context.Context) (conflict []string, err error) {
+func (r *run) upstream(ctx context.Context) (m turn.Merge, conflict []string, err error) {
 	if r.broker, err = newBroker(ctx, r); err != nil {
-		return nil, err
+		return m, nil, err
 	}
 	if r.keeper != nil {
 		r.keeper.attach(r.broker)
@@ -146,14 +158,14 @@ func (r *run) upstream(ctx context.Context) (conflict []string, err error) {
 	if r.Container != nil {
 		r.broker.owned = r.handOver
 	}
-	if r.cmd.Merge != nil {
+	if r.merges = toMerge(r.cmd); len(r.merges) > 0 {
 		r.enter("preparing", "sync-with-upstream")
 	}
 	return r.sync(ctx)
 }
 
 // withConflict tells the agent of a merge that was left for it to resolve (GT-012).
-func withConflict(prompt string, m *turn.Merge, files []string) string {
+func withConflict(prompt string, m turn.Merge, files []string) string {
 	if len(files) == 0 {
 		return prompt
 	}

@@ -211,6 +211,14 @@ func EndingOf(endedByItself, declared, blockingOpen bool) Ending {
 	return Neither
 }
 
+// Own is a task's branch as its remote has it: a commit, or in one line why there
+// is none to bring in (SN-003).
+type Own struct {
+	Ref    string `json:"ref"` // for example "origin/lazy/fix"
+	Commit string `json:"commit,omitempty"`
+	Skip   string `json:"skip,omitempty"`
+}
+
 // Run is the run item of an epoch (SY-048): liveness, progress and the task
 // token, apart from the task so that beats never conflict with people's edits.
 type Run struct {
@@ -253,6 +261,7 @@ type Run struct {
 	NonceUntil time.Time       `json:"nonce_until,omitzero"` // after it the nonce opens nothing
 	Claimant   string          `json:"claimant,omitempty"`   // hash of the key the nonce was exchanged under
 	Merged     string          `json:"merged,omitempty"`     // what a sync brought in, as it is shown (SN-005)
+	Own        *Own            `json:"own,omitempty"`        // what a sync found of the branch on its remote
 	Host       bool            `json:"host_process,omitempty"`
 	Usage      []model.Usage   `json:"usage,omitempty"`    // spent so far
 	StopSeen   time.Time       `json:"stop_seen,omitzero"` // its supervisor said that it calls no model any more

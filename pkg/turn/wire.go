@@ -82,6 +82,9 @@ type Command struct {
 	Source   string   `json:"source,omitempty"` // checkout that Copy reads from
 	Keep     []string `json:"keep,omitempty"`   // ignored paths that a checkpoint saves all the same
 	Merge    *Merge   `json:"sync,omitempty"`
+	// Own is the task's own branch as its remote has it, which a sync brings in
+	// before Merge (SN-001).
+	Own *Merge `json:"own,omitempty"`
 }
 
 // Merge asks the supervisor's broker to bring an upstream into the task branch

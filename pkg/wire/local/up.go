@@ -151,6 +151,9 @@ func Up(ctx context.Context, o Options) (_ *Plane, err error) {
 		return nil, err
 	}
 	p.app.Engine = p.engine
+	if err := p.app.SeedProtection(ctx, Tenant, project); err != nil {
+		return nil, err
+	}
 	who, err := repo.Identity(ctx)
 	if err != nil {
 		o.Log.WarnContext(ctx, "git names no person", "error", err)
