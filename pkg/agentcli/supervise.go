@@ -57,7 +57,9 @@ func (p Program) supervise(ctx context.Context, args []string, getenv func(strin
 	if *hosted {
 		o.Container = &place
 	}
-	o.Lock, o.Shutdown = inherited(*lock), shutdown()
+	down, done := shutdown(ctx)
+	defer done()
+	o.Lock, o.Shutdown = inherited(*lock), down
 	return supervisor.Run(ctx, o)
 }
 
@@ -119,8 +121,10 @@ func (p Program) broker(ctx context.Context, args []string, getenv func(string) 
 			return err
 		}
 	}
+	down, done := shutdown(ctx)
+	defer done()
 	return supervisor.Land(ctx, supervisor.Options{
-		Dir: *dir, Version: p.Version, Now: p.Now, Log: logger(getenv, s), Crash: p.Crash, Beat: p.Beat, Lock: inherited(*lock), Shutdown: shutdown(),
+		Dir: *dir, Version: p.Version, Now: p.Now, Log: logger(getenv, s), Crash: p.Crash, Beat: p.Beat, Lock: inherited(*lock), Shutdown: down,
 	})
 }
 
@@ -135,16 +139,10 @@ func inherited(fd int) *os.File {
 	return os.NewFile(uintptr(fd), "run.lock")
 }
 
-// shutdown is closed when this process is asked to end.
-func shutdown() <-chan struct{} {
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGTERM, syscall.SIGINT)
+// shutdown gives a channel that is closed when this process is asked to end, or
+// done is called.
+func shutdown(ctx context.Context) (asked <-chan struct{}, done func()) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE) // dropped, not ignored: programs inherit that
-	down := make(chan struct{})
-	go func() {
-		<-asked
-		signal.Stop(asked)
-		close(down)
-	}()
-	return down
+	down, done := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGINT)
+	return down.Done(), done
 }
