@@ -13,6 +13,7 @@ import (
 
 	"github.com/lazyplane/lazyplane/pkg/app"
 	"github.com/lazyplane/lazyplane/pkg/fault"
+	"github.com/lazyplane/lazyplane/pkg/id"
 	"github.com/lazyplane/lazyplane/pkg/task"
 )
 
@@ -29,6 +30,7 @@ type fakeRepo struct {
 	dirty    map[string][]string
 	unmerged map[string][]string
 	overlap  map[string][]string
+	absorbed map[string]bool // tasks whose work somebody has merged by hand
 	failNext error
 }
 
@@ -41,7 +43,7 @@ type fakeCommit struct {
 func newFakeRepo() *fakeRepo {
 	r := &fakeRepo{
 		commits: map[string]fakeCommit{}, branches: map[string]string{}, current: "main",
-		dirty: map[string][]string{}, unmerged: map[string][]string{}, overlap: map[string][]string{},
+		dirty: map[string][]string{}, unmerged: map[string][]string{}, overlap: map[string][]string{}, absorbed: map[string]bool{},
 	}
 	r.branches["main"] = r.add(fakeCommit{files: map[string]string{"README": "hello\n"}, subject: "first"})
 	return r
@@ -312,4 +314,27 @@ func (r *fakeRepo) Subjects(_ context.Context, base, tip string) ([]string, erro
 	}
 	slices.Reverse(out)
 	return out, r.failed()
+}
+
+// absorb puts a task's work on its target as a person would who merges by hand.
+func (r *fakeRepo) absorb(t id.Task) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.absorbed[string(t)] = true
+}
+
+// Absorbed returns the target's head for a task that was absorbed.
+func (r *fakeRepo) Absorbed(_ context.Context, t task.Task) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.absorbed[string(t.ID)] {
+		return "", r.failed()
+	}
+	return r.branches[t.Target], r.failed()
+}
+
+func (r *fakeRepo) head(branch string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.branches[branch]
 }

@@ -115,8 +115,11 @@ func (a *App) dueTask(t task.Task, now time.Time) time.Time {
 	case t.Claimed, t.Status == task.Merging:
 		// Less often the longer nothing happened: the flow's own timers are first.
 		return now.Add(min(max(now.Sub(t.Updated), names.BeatTimeout), 10*names.BeatTimeout))
-	case t.Status == task.Zombie, stranded(t):
+	case stranded(t):
 		return now
+	case t.Status == task.Zombie:
+		// It was left there: its work may be on its target already, or come later.
+		return now.Add(min(max(now.Sub(t.Updated), names.OutboxFirst), names.OutboxMost))
 	case waits(t):
 		return later(t.Held.Until, now)
 	case t.Status == task.Interrupted && t.Then == nil && resumable(t):
@@ -149,7 +152,8 @@ func (a *App) lookAt(ctx context.Context, t task.Task) (err error) {
 	case t.Status == task.Merging:
 		return a.resumeAccept(ctx, t, false)
 	case t.Status == task.Zombie:
-		return a.zombie(ctx, t, t.Merge)
+		_, err := a.mergedElsewhere(ctx, t)
+		return err
 	case t.Status == task.Pairing:
 		return a.unpair(ctx, t)
 	case stranded(t):

@@ -25,6 +25,7 @@ import (
 )
 
 func TestToolReplyHasTheWireForm(t *testing.T) {
+	req.Covers(t, "WF-08")
 	r := newRig(t)
 	s := r.serve(t)
 	resp, body := post(t, s, "/mcp/_/lazy_echo", r.tokens["builder"], `{"arguments":{"message":"hi","secret":"x"}}`)
@@ -34,6 +35,31 @@ func TestToolReplyHasTheWireForm(t *testing.T) {
 	}
 	if resp.Header.Get(names.HeaderOperation) != r.last(t).Operation || r.last(t).Tool != "lazy_echo" {
 		t.Errorf("announced %q, the handler got %+v", resp.Header.Get(names.HeaderOperation), r.last(t))
+	}
+	ran := r.count()
+	resp, body = post(t, s, "/mcp/_/lazy_echo", r.tokens["builder"], `{"arguments":{"message":3}}`)
+	var rejected struct {
+		Error  string       `json:"error"`
+		Fields []op.Problem `json:"fields"`
+	}
+	d := json.NewDecoder(strings.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&rejected); err != nil || resp.StatusCode != 400 || rejected.Error == "" || len(rejected.Fields) == 0 {
+		t.Errorf("rejected: %d %s, %v", resp.StatusCode, body, err)
+	}
+	for _, f := range rejected.Fields {
+		if f.Path == "" || f.Problem == "" || !strings.Contains(body, `{"path":"`+f.Path+`","problem":"`) {
+			t.Errorf("a field of %s", body)
+		}
+	}
+	if r.count() != ran {
+		t.Error("a rejected call ran")
+	}
+	// And the calling end sends and reads the same form.
+	c := client.ToolClient{Base: s.URL, Segment: "_", Token: r.tokens["builder"], NewID: func() string { return "k-form" }}
+	got, err := c.Call(t.Context(), client.ToolCall{Tool: "lazy_echo", Arguments: json.RawMessage(`{"message":"hi","secret":"x"}`)})
+	if err != nil || got.IsError || string(got.Structured) != `{"message":"hi","secret":"x"}` || len(got.Content) != 1 {
+		t.Errorf("the client read %+v, %v", got, err)
 	}
 }
 

@@ -42,7 +42,7 @@ func (w *timed) Write(p []byte) (int, error) {
 }
 
 func TestHeartbeatsComeEveryFiveSecondsFromTheFirstByteOn(t *testing.T) {
-	req.Covers(t, "RP-003")
+	req.Covers(t, "RP-003", "WF-01")
 	synctest.Test(t, func(t *testing.T) {
 		y := newToy()
 		h := rpc.New(y.config())
@@ -73,6 +73,49 @@ func TestHeartbeatsComeEveryFiveSecondsFromTheFirstByteOn(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestTheEnvelopeHasItsWireFormOnBothEnds(t *testing.T) {
+	req.Covers(t, "WF-01")
+	y := newToy()
+	s := y.serve(t)
+	framed := func(token, in string) (status int, text string) {
+		r := do(t, s, "POST", "/rpc/echo", token, in, names.HeaderHeartbeat, "1")
+		return r.StatusCode, body(t, r)
+	}
+	if status, got := framed("owner", `{"text":"x"}`); status != 200 || got != `{"lazyEnvelope":1}`+"\n"+`{"status":200,"body":{"text":"x"}}`+"\n" {
+		t.Errorf("framed: %d %q", status, got)
+	}
+	// Neither opens before the request is authenticated and parsed, nor unasked for.
+	for what, c := range map[string]struct {
+		token, in string
+		status    int
+	}{"nobody's": {"", `{"text":"x"}`, 401}, "unparsed": {"owner", `{"text":`, 400}} {
+		if status, got := framed(c.token, c.in); status != c.status || strings.Contains(got, "lazyEnvelope") {
+			t.Errorf("%s: %d %q", what, status, got)
+		}
+	}
+	plain := do(t, s, "POST", "/rpc/echo", "owner", `{"text":"x"}`)
+	if got := strings.TrimSpace(body(t, plain)); plain.StatusCode != 200 || got != `{"text":"x"}` {
+		t.Errorf("without the header: %d %q", plain.StatusCode, got)
+	}
+	// The reading end takes just that: whatever follows the last line is not its.
+	beats := 0
+	reply, err := envelope.Read(strings.NewReader("{\"lazyEnvelope\":1}\n{\"heartbeat\":5000}\n{\"heartbeat\":5000}\n"+
+		"{\"status\":409,\"body\":{\"a\":1}}\n{\"status\":200,\"body\":null}\n"), func() { beats++ })
+	if err != nil || reply.Status != 409 || string(reply.Body) != `{"a":1}` || beats != 3 {
+		t.Errorf("read %d %s with %d beats, %v", reply.Status, reply.Body, beats, err)
+	}
+	for what, cut := range map[string]string{
+		"cut off":       "{\"lazyEnvelope\":1}\n{\"heartbeat\":5000}\n",
+		"half a line":   "{\"lazyEnvelope\":1}\n{\"status\":200,\"body\":{}}",
+		"never opened":  "{\"status\":200,\"body\":{}}\n",
+		"other version": "{\"lazyEnvelope\":2}\n{\"status\":200,\"body\":{}}\n",
+	} {
+		if reply, err := envelope.Read(strings.NewReader(cut), nil); err == nil {
+			t.Errorf("%s was read as %d %s", what, reply.Status, reply.Body)
+		}
+	}
 }
 
 func TestFirstLineLeavesBeforeTheWorkBegins(t *testing.T) {

@@ -78,6 +78,7 @@ type intent struct {
 	ARN        string    `json:"arn,omitempty"`
 	At         time.Time `json:"at"`
 	Version    int64     `json:"version"`
+	Missed     int       `json:"missed,omitempty"` // look-ups that found nothing once ECS had the time to list it
 }
 
 const (
@@ -130,6 +131,13 @@ func (r *Runner) Launch(ctx context.Context, s runner.Spec) (string, error) {
 	}
 	if !ok {
 		if i, err = r.intend(ctx, k, s); err != nil {
+			return "", err
+		}
+	}
+	if i.ARN == "" && i.Missed > 0 {
+		// What is asked for now has its own time to be listed.
+		i.At, i.Missed = r.c.Now(), 0
+		if i, err = r.save(ctx, k, i); err != nil {
 			return "", err
 		}
 	}
@@ -336,6 +344,13 @@ func (r *Runner) FindIn(ctx context.Context, tenant string, task id.Task, epoch 
 		return refOf(i.ARN, i.Tag), true, nil
 	case r.c.Now().Sub(i.At) < forgotten:
 		return "", false, fault.New(fault.Unavailable, "a launch of this run was begun and ECS does not list it yet")
+	case i.Missed == 0:
+		// One look that finds nothing is no proof: the list of tasks lags (OW-07).
+		i.Missed++
+		if _, err := r.save(ctx, k, i); err != nil {
+			return "", false, err
+		}
+		return "", false, fault.New(fault.Unavailable, "a launch of this run was begun and ECS does not list it; it is looked for once more")
 	}
 	return "", false, nil
 }

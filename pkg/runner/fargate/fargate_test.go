@@ -38,6 +38,7 @@ func TestOnECS(t *testing.T) {
 		{"ALaunchThatMayBeUnderWayIsNeitherFoundNorMissing", e.ALaunchThatMayBeUnderWayIsNeitherFoundNorMissing},
 		{"B25AnECSThatDoesNotAnswerSaysNothingAboutARun", e.B25AnECSThatDoesNotAnswerSaysNothingAboutARun},
 		{"ATaskThatECSForgotIsGoneOnlyUnderAnARNThatWeRecorded", e.ATaskThatECSForgotIsGoneOnlyUnderAnARNThatWeRecorded},
+		{"GoneIsStoppedForgottenOrTwiceNotFound", e.GoneIsStoppedForgottenOrTwiceNotFound},
 		{"ARunTaskThatAnswers200WithFailuresStartedNothing", e.ARunTaskThatAnswers200WithFailuresStartedNothing},
 		{"SpareCapacityFallsBackToWhatIsAlwaysThere", e.SpareCapacityFallsBackToWhatIsAlwaysThere},
 		{"TheNonceIsTheOnlySecretInALaunchWhichStaysBelowItsLimit", e.TheNonceIsTheOnlySecretInALaunchWhichStaysBelowItsLimit},
@@ -116,10 +117,79 @@ func (e emulator) ALaunchThatMayBeUnderWayIsNeitherFoundNorMissing(t *testing.T)
 	if ok, err := find(); ok || fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("at once: %t, %v; ECS may list it a moment later", ok, err)
 	}
-	r.now = r.now.Add(time.Hour)
-	if ok, err := find(); ok || err != nil {
-		t.Errorf("an hour later: %t, %v", ok, err)
+	r.now = r.now.Add(5*time.Minute - time.Nanosecond)
+	for range 3 {
+		if ok, err := find(); ok || fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("just before five minutes are over: %t, %v", ok, err)
+		}
 	}
+	r.now = r.now.Add(time.Nanosecond)
+	if ok, err := find(); ok || fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("the first look after five minutes: %t, %v", ok, err)
+	}
+	if ok, err := find(); ok || err != nil {
+		t.Errorf("the second: %t, %v", ok, err)
+	}
+}
+
+// What ECS says proves that a run is gone in three ways, and in no other.
+func (e emulator) GoneIsStoppedForgottenOrTwiceNotFound(t *testing.T) {
+	req.Covers(t, "OW-07")
+	r := e.rig(t)
+	sight := func(ref string) runner.Sight {
+		t.Helper()
+		rep, err := r.runner().Observe(t.Context(), ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rep.Sight
+	}
+	ref, arn := r.launch(t, 1)
+	if got := sight(ref); got != runner.Alive {
+		t.Errorf("a task that runs is %v", got)
+	}
+	r.forgot[arn] = true
+	for _, c := range []struct {
+		after time.Duration // since the launch
+		want  runner.Sight
+	}{{0, runner.Unclear}, {5*time.Minute - time.Nanosecond, runner.Unclear}, {5 * time.Minute, runner.Gone}} {
+		launched := r.now
+		r.now = r.now.Add(c.after)
+		if got := sight(ref); got != c.want {
+			t.Errorf("MISSING %s after its launch it is %v, want %v", c.after, got, c.want)
+		}
+		r.now = launched
+	}
+	if got := sight(strings.Replace(ref, arn, arn[:len(arn)-4]+"ffff", 1)); got != runner.Unclear {
+		t.Errorf("an ARN that was never recorded is %v", got)
+	}
+	ended, arn := r.launch(t, 2)
+	r.end(arn, exited(fargate.Supervisor, 0))
+	if got := sight(ended); got != runner.Gone {
+		t.Errorf("a STOPPED task is %v", got)
+	}
+	// A launch whose answer was lost has no ARN.
+	r.answer = func(action string, _ map[string]any) (int, string, bool) {
+		return 503, `{"__type":"ServerException"}`, action == "RunTask"
+	}
+	if _, err := r.runner().Launch(t.Context(), spec(3)); fault.KindOf(err) != fault.Unavailable {
+		t.Fatalf("launch: %v", err)
+	}
+	r.now = r.now.Add(5 * time.Minute)
+	look := func(what string, want fault.Kind) {
+		t.Helper()
+		if _, ok, err := r.runner().FindIn(t.Context(), runnertest.Tenant, runnertest.Task, 3); ok || fault.KindOf(err) != want {
+			t.Errorf("%s: %t, %v", what, ok, err)
+		}
+	}
+	look("the first look-up", fault.Unavailable)
+	look("the second", "")
+	// Launched once more, and its answer lost again, it has its own five minutes.
+	if _, err := r.runner().Launch(t.Context(), spec(3)); fault.KindOf(err) != fault.Unavailable {
+		t.Fatalf("the next launch: %v", err)
+	}
+	look("at once after the next launch", fault.Unavailable)
+	look("and again", fault.Unavailable)
 }
 
 func (e emulator) B25AnECSThatDoesNotAnswerSaysNothingAboutARun(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -301,22 +302,39 @@ func TestAnIntentWhoseProcessNeverStartedIsLaunchedAnew(t *testing.T) {
 }
 
 func TestARecycledPidIsSomebodyElse(t *testing.T) {
-	req.Covers(t, "SY-043")
+	req.Covers(t, "SY-043", "OW-08")
 	r := newRig(t, "exit 7")
 	p := r.runner()
 	ref := launch(t, p, 1)
 	r.exit()
 	me, err := spool.Self() // a process that lives under the recorded pid
 	must(t, err)
-	was := me
-	was.Mark = strings.TrimRight(was.Mark, "0123456789") + "1"
-	for _, f := range []string{spool.SelfFile, spool.PidFile} {
-		must(t, spool.Write(r.dir(1), f, was))
+	others := map[string]string{"another start": strings.TrimRight(me.Mark, "0123456789") + "1"}
+	if boot, start, ok := strings.Cut(me.Mark, "/"); ok {
+		others["another boot"] = strings.Repeat("0", len(boot)) + "/" + start
+	} else if runtime.GOOS == "linux" {
+		t.Errorf("the mark %q has no boot id", me.Mark)
 	}
-	if rep, err := p.Observe(t.Context(), ref); err != nil || rep.Sight != runner.Gone {
-		t.Errorf("observe: %+v, %v", rep, err)
+	for what, mark := range others {
+		for _, f := range []string{spool.SelfFile, spool.PidFile} {
+			must(t, spool.Write(r.dir(1), f, spool.Ident{PID: me.PID, Mark: mark}))
+		}
+		if rep, err := p.Observe(t.Context(), ref); err != nil || rep.Sight != runner.Gone {
+			t.Errorf("%s: %+v, %v", what, rep, err)
+		}
+		must(t, p.Stop(t.Context(), ref, "stop")) // and we are still here
 	}
-	must(t, p.Stop(t.Context(), ref, "stop")) // and we are still here
+	// Somebody who holds the run and cannot be told from its supervisor may be it.
+	lock, err := spool.Lock(r.dir(1))
+	must(t, err)
+	if rep, err := p.Observe(t.Context(), ref); err != nil || rep.Sight == runner.Gone {
+		t.Errorf("a run that somebody holds: %+v, %v", rep, err)
+	}
+	must(t, lock.Close())
+	must(t, os.WriteFile(filepath.Join(r.dir(1), spool.SelfFile), []byte("{"), 0o600))
+	if rep, err := p.Observe(t.Context(), ref); err != nil || rep.Sight == runner.Gone {
+		t.Errorf("an identity that cannot be read: %+v, %v", rep, err)
+	}
 	must(t, spool.Write(r.dir(1), spool.SelfFile, me))
 	if rep, err := p.Observe(t.Context(), ref); err != nil || rep.Sight != runner.Alive {
 		t.Errorf("the process itself: %+v, %v", rep, err)

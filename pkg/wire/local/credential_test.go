@@ -14,11 +14,13 @@ import (
 	"github.com/lazyplane/lazyplane/pkg/fault"
 	"github.com/lazyplane/lazyplane/pkg/id"
 	"github.com/lazyplane/lazyplane/pkg/identity"
+	"github.com/lazyplane/lazyplane/pkg/names"
 	"github.com/lazyplane/lazyplane/pkg/refusal"
 	"github.com/lazyplane/lazyplane/pkg/req"
 	"github.com/lazyplane/lazyplane/pkg/store"
 	"github.com/lazyplane/lazyplane/pkg/task"
 	"github.com/lazyplane/lazyplane/pkg/turn"
+	"github.com/lazyplane/lazyplane/statemachines"
 )
 
 // purse collects the credentials that runs were given.
@@ -270,6 +272,22 @@ func TestANonceStartsOneRunOnceAndInTime(t *testing.T) {
 	})
 }
 
+// flowHeartbeat is how long the turn flow waits for a run's next beat.
+func flowHeartbeat(t *testing.T) time.Duration {
+	t.Helper()
+	src, err := statemachines.Source(names.MachineTurn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m struct {
+		States map[string]struct{ HeartbeatSeconds int64 }
+	}
+	if err := json.Unmarshal(src, &m); err != nil || m.States["Run"].HeartbeatSeconds == 0 {
+		t.Fatalf("the flow of a turn waits for no beat: %v", err)
+	}
+	return time.Duration(m.States["Run"].HeartbeatSeconds) * time.Second
+}
+
 func joinErr(a, b error) error {
 	if a == nil {
 		return nil // the one that should have been refused was not
@@ -278,13 +296,27 @@ func joinErr(a, b error) error {
 }
 
 func TestASupersededRunChangesNothingAndNoCallIsHeld(t *testing.T) {
-	req.Covers(t, "CM-047", "CR-015")
+	req.Covers(t, "CM-047", "CR-015", "OW-05")
+	beaten := func(r *rig, tid id.Task, epoch int64) turn.Run {
+		run, ok := readRow[turn.Run](r, store.For(tenant).Task(tid).Run(epoch))
+		if !ok {
+			t.Fatalf("run %d has no row", epoch)
+		}
+		return run
+	}
 	inBubble(t, func(t *testing.T, r *rig) {
 		var old *sup
 		tid := r.started("one", func(s *sup) { old = s; work("a.txt", "a\n")(s) })
 		r.host.next(func(s *sup) {
 			s.begin()
-			row := r.task(tid)
+			// It beats into its own row, well within the time that its flow leaves it.
+			for range 5 {
+				s.goOn(time.Minute)
+				if age := time.Since(beaten(r, tid, 2).Beat); age >= flowHeartbeat(t) {
+					t.Errorf("the last beat in its row is %s old", age)
+				}
+			}
+			row, gone := r.task(tid), beaten(r, tid, 1)
 			ctx, was := s.ctx, old.runner
 			calls := map[string]func() error{
 				"beat": func() error {
@@ -297,6 +329,10 @@ func TestASupersededRunChangesNothingAndNoCallIsHeld(t *testing.T) {
 				},
 				"merge_commit": func() error {
 					_, err := r.app().Git(ctx, was, turn.GitIn{Op: "merge_commit", Parent: row.Tip, Commit: row.Base, Target: row.Base})
+					return err
+				},
+				"token": func() error {
+					_, err := r.app().Token(ctx, was, turn.TokenIn{Turn: was.Turn, Epoch: was.Epoch})
 					return err
 				},
 				"merge_abort": func() error { _, err := r.app().Git(ctx, was, turn.GitIn{Op: "merge_abort"}); return err },
@@ -318,6 +354,9 @@ func TestASupersededRunChangesNothingAndNoCallIsHeld(t *testing.T) {
 			ack, err := r.app().Report(ctx, was, turn.Response{Turn: was.Turn, Epoch: was.Epoch, Outcome: "error", Text: "late"})
 			if err != nil || !ack.History {
 				t.Errorf("its late report: %+v, %v", ack, err)
+			}
+			if left := beaten(r, tid, 1); !left.Beat.Equal(gone.Beat) || left.Version != gone.Version {
+				t.Errorf("its row went from %+v to %+v", gone, left)
 			}
 			now := r.task(tid)
 			if now.Version != row.Version || now.Status != row.Status || now.Tip != row.Tip || now.Epoch != row.Epoch {
