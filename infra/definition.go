@@ -67,7 +67,7 @@ func newBroker(p *parts, r runner) {
 		Family: jsii.String(r.Family + "-broker"), Cpu: jsii.String(brokerCPU), Memory: jsii.String(brokerMemory),
 		Volumes: volumes("private", "private-tmp"),
 		ContainerDefinitions: []any{map[string]any{
-			"name": containerBroker, "image": p.set.Supervisor, "essential": true,
+			"name": containerBroker, "image": p.set.Supervisor, "essential": true, "memoryReservation": 256,
 			"command":                []string{"broker", "--hosted", "--protocol-dir", "/lazy/private/run"},
 			"readonlyRootFilesystem": true, "stopTimeout": stopSeconds,
 			"linuxParameters": closed(), "logConfiguration": r.logTo(p, containerBroker),

@@ -85,7 +85,7 @@ func (r *Runner) define(ctx context.Context, in *ecs.RegisterTaskDefinitionInput
 func (d Definition) broker() *ecs.RegisterTaskDefinitionInput {
 	in := d.frame(BrokerCPU, BrokerMemoryMiB)
 	in.ContainerDefinitions = []types.ContainerDefinition{{
-		Name: aws.String(Broker), Image: &d.SupervisorImage, Essential: aws.Bool(true),
+		Name: aws.String(Broker), Image: &d.SupervisorImage, Essential: aws.Bool(true), MemoryReservation: aws.Int32(256),
 		Command:                []string{"broker", "--hosted", "--protocol-dir", names.HostedPrivate + "/run"},
 		ReadonlyRootFilesystem: aws.Bool(true), StopTimeout: aws.Int32(StopTimeout),
 		LinuxParameters: closed(), LogConfiguration: d.logs(Broker),
