@@ -11,6 +11,7 @@ const (
 	containerHelper     = "helper" // puts the agent's first process where any image can start it
 	containerSupervisor = "supervisor"
 	containerAgent      = "agent"
+	containerBroker     = "broker"
 )
 
 // newDefinition writes down the definition that the runner registers for an image,
@@ -19,34 +20,11 @@ const (
 // judge the stack judge it too; a test compares the two. There is no task role:
 // nothing that runs in the containers has any right.
 func newDefinition(p *parts, r runner) {
-	logTo := func(stream string) map[string]any {
-		return map[string]any{"logDriver": "awslogs", "options": map[string]any{
-			"awslogs-group": *r.Logs.LogGroupName(), "awslogs-region": *p.stack.Region(), "awslogs-stream-prefix": stream,
-		}}
-	}
-	closed := func(keep ...string) map[string]any {
-		return map[string]any{"initProcessEnabled": false, "capabilities": map[string]any{"drop": without(keep)}}
-	}
-	mount := func(volume, at string, readOnly bool) map[string]any {
-		return map[string]any{"sourceVolume": volume, "containerPath": at, "readOnly": readOnly}
-	}
 	filled := []any{map[string]any{"containerName": containerHelper, "condition": "SUCCESS"}}
-	var volumes []any
-	for _, v := range []string{"work", "run", "helper", "home", "tmp", "private", "private-tmp"} {
-		volumes = append(volumes, map[string]any{"name": v})
-	}
-	var tags []*awscdk.CfnTag
-	for k, v := range p.set.tags() {
-		tags = append(tags, &awscdk.CfnTag{Key: jsii.String(k), Value: jsii.String(v)})
-	}
-	awsecs.NewCfnTaskDefinition(p.stack, jsii.String("Run"), &awsecs.CfnTaskDefinitionProps{
+	logTo := func(stream string) map[string]any { return r.logTo(p, stream) }
+	newTaskDefinition(p, r, "Run", awsecs.CfnTaskDefinitionProps{
 		Family: jsii.String(r.Family + "-run"), Cpu: jsii.String(runCPU), Memory: jsii.String(runMemory),
-		NetworkMode: jsii.String("awsvpc"), RequiresCompatibilities: jsii.Strings("FARGATE"),
-		ExecutionRoleArn: r.ExecutionRole.RoleArn(),
-		EphemeralStorage: map[string]any{"sizeInGiB": runDiskGiB},
-		RuntimePlatform:  map[string]any{"cpuArchitecture": "ARM64", "operatingSystemFamily": "LINUX"},
-		Volumes:          volumes,
-		Tags:             &tags,
+		Volumes: volumes("work", "run", "helper", "home", "tmp", "private", "private-tmp"),
 		ContainerDefinitions: []any{
 			map[string]any{
 				"name": containerHelper, "image": p.set.Supervisor, "essential": false, "memoryReservation": 64,
@@ -80,6 +58,57 @@ func newDefinition(p *parts, r runner) {
 			},
 		},
 	})
+}
+
+// newBroker writes down the definition that the runner registers for the broker of
+// an accept: one container of ours, in which nothing of a project runs.
+func newBroker(p *parts, r runner) {
+	newTaskDefinition(p, r, "Broker", awsecs.CfnTaskDefinitionProps{
+		Family: jsii.String(r.Family + "-broker"), Cpu: jsii.String(brokerCPU), Memory: jsii.String(brokerMemory),
+		Volumes: volumes("private", "private-tmp"),
+		ContainerDefinitions: []any{map[string]any{
+			"name": containerBroker, "image": p.set.Supervisor, "essential": true, "memoryReservation": 256,
+			"command":                []string{"broker", "--hosted", "--protocol-dir", "/lazy/private/run"},
+			"readonlyRootFilesystem": true, "stopTimeout": stopSeconds,
+			"linuxParameters": closed(), "logConfiguration": r.logTo(p, containerBroker),
+			"mountPoints": []any{mount("private", "/lazy/private", false), mount("private-tmp", "/tmp", false)},
+		}},
+	})
+}
+
+// newTaskDefinition adds what all definitions have in common.
+func newTaskDefinition(p *parts, r runner, id string, props awsecs.CfnTaskDefinitionProps) {
+	var tags []*awscdk.CfnTag
+	for k, v := range p.set.tags() {
+		tags = append(tags, &awscdk.CfnTag{Key: jsii.String(k), Value: jsii.String(v)})
+	}
+	props.NetworkMode, props.RequiresCompatibilities = jsii.String("awsvpc"), jsii.Strings("FARGATE")
+	props.ExecutionRoleArn, props.Tags = r.ExecutionRole.RoleArn(), &tags
+	props.EphemeralStorage = map[string]any{"sizeInGiB": runDiskGiB}
+	props.RuntimePlatform = map[string]any{"cpuArchitecture": "ARM64", "operatingSystemFamily": "LINUX"}
+	awsecs.NewCfnTaskDefinition(p.stack, jsii.String(id), &props)
+}
+
+func (r runner) logTo(p *parts, stream string) map[string]any {
+	return map[string]any{"logDriver": "awslogs", "options": map[string]any{
+		"awslogs-group": *r.Logs.LogGroupName(), "awslogs-region": *p.stack.Region(), "awslogs-stream-prefix": stream,
+	}}
+}
+
+func closed(keep ...string) map[string]any {
+	return map[string]any{"initProcessEnabled": false, "capabilities": map[string]any{"drop": without(keep)}}
+}
+
+func mount(volume, at string, readOnly bool) map[string]any {
+	return map[string]any{"sourceVolume": volume, "containerPath": at, "readOnly": readOnly}
+}
+
+func volumes(names ...string) []any {
+	var all []any
+	for _, v := range names {
+		all = append(all, map[string]any{"name": v})
+	}
+	return all
 }
 
 // without lists the capabilities that a container has by default, but for those to

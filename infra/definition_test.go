@@ -24,7 +24,7 @@ import (
 
 // registered is the definition that the runner registers for an image, as it
 // leaves for ECS.
-func registered(t *testing.T, d fargate.Definition, image string) map[string]any {
+func registered(t *testing.T, d fargate.Definition, image string, broker bool) map[string]any {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "lazy.db"), time.Now)
 	if err != nil {
@@ -52,7 +52,7 @@ func registered(t *testing.T, d fargate.Definition, image string) map[string]any
 		Image: func(context.Context, port.Spec) (string, error) { return image, nil },
 	})
 	// Nothing is started: the answer to RunTask is a refusal.
-	_, _ = r.Launch(t.Context(), port.Spec{Tenant: "a", Project: "p", Task: id.Task("3f2a9c1e-5b7d-4c0e-9a1f-0d2c4b6e8f10"), Turn: "u", Epoch: 1, Nonce: "n"})
+	_, _ = r.Launch(t.Context(), port.Spec{Tenant: "a", Project: "p", Task: id.Task("3f2a9c1e-5b7d-4c0e-9a1f-0d2c4b6e8f10"), Turn: "u", Epoch: 1, Nonce: "n", Broker: broker})
 	if got == nil {
 		t.Fatal("the runner registers nothing")
 	}
@@ -89,13 +89,19 @@ func plain(v any) any {
 
 // What cfn-lint and cdk-nag judge in the stack is what really runs.
 func TestTheDefinitionIsTheOneTheRunnerRegisters(t *testing.T) {
-	r := deployed(t).only(t, "AWS::ECS::TaskDefinition")
+	for id, broker := range map[string]bool{"Run": false, "Broker": true} {
+		same(t, deployed(t).named(t, "AWS::ECS::TaskDefinition", id), broker)
+	}
+}
+
+func same(t *testing.T, r resource, broker bool) {
+	t.Helper()
 	set := preset()
 	want := plain(map[string]any(registered(t, fargate.Definition{
 		Family: set.prefix(), SupervisorImage: set.Supervisor, ExecutionRole: text(r.at("ExecutionRoleArn")),
 		LogGroup: text(r.at("ContainerDefinitions", 0, "LogConfiguration", "Options", "awslogs-group")), Region: "<AWS::Region>",
 		CPU: number(runCPU), MemoryMiB: number(runMemory), DiskGiB: runDiskGiB, ARM: true,
-	}, set.Runtime))).(map[string]any)
+	}, set.Runtime, broker))).(map[string]any)
 	got := plain(r.Properties).(map[string]any)
 	if family, _ := want["family"].(string); !strings.HasPrefix(family, set.prefix()+"-") {
 		t.Errorf("the family %q is not one that the step function may run", family)
@@ -105,6 +111,6 @@ func TestTheDefinitionIsTheOneTheRunnerRegisters(t *testing.T) {
 		delete(m, "tags")
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("registered (-) and deployed (+):\n%s", diff)
+		t.Errorf("%s, registered (-) and deployed (+):\n%s", r.ID, diff)
 	}
 }

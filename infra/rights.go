@@ -40,7 +40,7 @@ func rights(p *parts, surface, logs string) []awsiam.PolicyStatement {
 		// once; every other flow is begun by the outbox.
 		all = append(all, p.flows([]string{names.MachineAccept}, "states:StartExecution"), p.executions(names.MachineAccept))
 	case names.SurfaceRunner:
-		all = append(all, p.flows([]string{names.MachineTurn}, "states:SendTaskHeartbeat"))
+		all = append(all, p.flows(waiting(), "states:SendTaskHeartbeat"))
 	case names.SurfaceStep:
 		all = append(all, p.executions(names.MachineTurn), p.forge())
 		all = append(all, p.sight()...)
@@ -48,7 +48,7 @@ func rights(p *parts, surface, logs string) []awsiam.PolicyStatement {
 	case names.SurfaceEvents:
 		all = append(all,
 			p.flows(names.Machines(), "states:StartExecution"),
-			p.flows([]string{names.MachineTurn}, "states:SendTaskSuccess", "states:SendTaskFailure"),
+			p.flows(waiting(), "states:SendTaskSuccess", "states:SendTaskFailure"),
 			p.executions(names.Machines()...), p.forge(),
 			right{
 				actions:   []string{"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"},
@@ -71,6 +71,9 @@ func rights(p *parts, surface, logs string) []awsiam.PolicyStatement {
 	}
 	return out
 }
+
+// waiting are the flows that wait for a container's word.
+func waiting() []string { return []string{names.MachineTurn, names.MachineAccept} }
 
 // rows are the reads and conditional writes of the store. There is no scan and
 // no batch of writes.

@@ -15,6 +15,9 @@ const (
 	agentMemory = 4096 - 512 // what the agent cannot take is the supervisor's
 	runDiskGiB  = 30
 	stopSeconds = 120 // the most that Fargate grants for a last checkpoint
+
+	brokerCPU    = "1024"
+	brokerMemory = "2048"
 )
 
 // runner is the cluster, the registries, and what runs start under.
@@ -43,6 +46,7 @@ func newRunner(p *parts) runner {
 	r.ExecutionRole = newExecutionRole(p, r.Logs)
 	if p.set.Supervisor != "" {
 		newDefinition(p, r)
+		newBroker(p, r)
 	}
 	return r
 }

@@ -360,7 +360,7 @@ func TestAgentsReachHTTPSAndNamesAndNobodyReachesThem(t *testing.T) {
 // ID-024 wants every launch path looked at; this is the one on Fargate.
 func TestTheAgentsContainerHasNoRoleNoSecretAndNoStateOfTheSupervisor(t *testing.T) {
 	req.Covers(t, "ID-024")
-	d := deployed(t).only(t, "AWS::ECS::TaskDefinition")
+	d := deployed(t).named(t, "AWS::ECS::TaskDefinition", "Run")
 	if d.at("TaskRoleArn") != nil {
 		t.Errorf("what runs in it has the role %v", d.at("TaskRoleArn"))
 	}
@@ -409,5 +409,24 @@ func TestTheAgentsContainerHasNoRoleNoSecretAndNoStateOfTheSupervisor(t *testing
 	// It begins once its first process is there to begin with.
 	if text(at(containers[containerAgent], "DependsOn", 0, "Condition")) != "SUCCESS" {
 		t.Errorf("the agent's container begins on %v", at(containers[containerAgent], "DependsOn"))
+	}
+}
+
+// The broker of an accept has git and the control plane, and nothing of a project.
+func TestTheBrokersContainerHasNoRoleAndNoAgentBesideIt(t *testing.T) {
+	d := deployed(t).named(t, "AWS::ECS::TaskDefinition", "Broker")
+	if d.at("TaskRoleArn") != nil || text(d.at("ExecutionRoleArn")) == "" {
+		t.Errorf("it has the role %v, and is started under %v", d.at("TaskRoleArn"), d.at("ExecutionRoleArn"))
+	}
+	all := d.at("ContainerDefinitions").([]any)
+	if len(all) != 1 {
+		t.Fatalf("beside it are %v", all)
+	}
+	c := all[0]
+	if text(at(c, "Name")) != containerBroker || at(c, "ReadonlyRootFilesystem") != true || at(c, "Environment") != nil || at(c, "Secrets") != nil {
+		t.Errorf("it is not closed: %v", c)
+	}
+	if n := len(texts(at(c, "LinuxParameters", "Capabilities", "Drop"))); n != 14 {
+		t.Errorf("it drops %d capabilities of 14", n)
 	}
 }

@@ -56,6 +56,16 @@ func (t template) only(tb testing.TB, kind string) resource {
 	return all[0]
 }
 
+// named is the resource of a type that the stack gives a name of its own.
+func (t template) named(tb testing.TB, kind, id string) resource {
+	tb.Helper()
+	r, ok := t.Resources[id]
+	if !ok || r.Type != kind {
+		tb.Fatalf("there is no %s called %s", kind, id)
+	}
+	return r
+}
+
 // at walks down a property: at("A", 0, "B").
 func at(v any, path ...any) any {
 	for _, p := range path {

@@ -121,6 +121,17 @@ type assumed struct {
 	TableKMS       float64            `json:"stream_kms_calls_per_month"`
 	AnswerKB       float64            `json:"answer_kb"`
 	Moves          float64            `json:"moves_per_task"`
+	Broker         broker             `json:"broker"`
+}
+
+// broker is the container that merges for one accept.
+type broker struct {
+	MergeSeconds float64 `json:"merge_seconds"`
+	VCPU         float64 `json:"vcpu"`
+	GB           float64 `json:"memory_gb"`
+	RunnerCalls  float64 `json:"runner_calls"`
+	WriteUnits   float64 `json:"write_units"`
+	Puts         float64 `json:"puts"`
 }
 
 // usage is what a task, or an hour of a turn, asks of the services.

@@ -77,7 +77,7 @@ func (in input) task(s scenario) []line {
 	at := func(f func(usage) float64) float64 { return f(one) + s.hours*f(hour) }
 	steps := at(func(u usage) float64 { return u.Steps })
 	outbox := at(func(u usage) float64 { return u.OutboxRows })
-	runner := at(func(u usage) float64 { return u.RunnerCalls })
+	runner := at(func(u usage) float64 { return u.RunnerCalls }) + a.Broker.RunnerCalls
 	held := s.hours * s.followed * 3600
 	people := a.PeopleCalls + held/a.HopSeconds
 	transitions := float64(in.Turn + in.Accept)
@@ -86,14 +86,17 @@ func (in input) task(s scenario) []line {
 		runner*a.CallMS["runner"]/1000*a.MemoryGB["runner"] + steps*a.CallMS["step"]/1000*a.MemoryGB["step"] +
 		outbox*a.CallMS["events"]/1000*a.MemoryGB["events"] + a.Moves*a.CallMS["publish"]/1000*a.MemoryGB["publish"]
 	run := s.hours + (a.StartSeconds+a.EndSeconds)/3600
-	puts := a.CheckpointPuts * (1 + s.hours*a.Checkpoints)
+	merge := in.mergeHours()
+	puts := a.CheckpointPuts*(1+s.hours*a.Checkpoints) + a.Broker.Puts
 	web := people + runner
 	return []line{
 		{"Fargate, processor", run * a.VCPU, "vCPU hours", p.VCPUHour, 0},
 		{"Fargate, memory", run * a.RunGB, "GB hours", p.GBHour, 0},
-		{"Fargate, disk beyond what is free", run * max(0, a.DiskGB-p.DiskFree), "GB hours", p.DiskHour, 0},
-		{"Public address", run, "hours", p.IPHour, 0},
-		{"DynamoDB, writes", at(func(u usage) float64 { return u.WriteUnits }), "units", p.Write, 0},
+		{"Fargate, the accept's broker: processor", merge * a.Broker.VCPU, "vCPU hours", p.VCPUHour, 0},
+		{"Fargate, the accept's broker: memory", merge * a.Broker.GB, "GB hours", p.GBHour, 0},
+		{"Fargate, disk beyond what is free", (run + merge) * max(0, a.DiskGB-p.DiskFree), "GB hours", p.DiskHour, 0},
+		{"Public address", run + merge, "hours", p.IPHour, 0},
+		{"DynamoDB, writes", at(func(u usage) float64 { return u.WriteUnits }) + a.Broker.WriteUnits, "units", p.Write, 0},
 		{"DynamoDB, reads", at(func(u usage) float64 { return u.ReadUnits }) + held*a.HeldReads, "units", p.Read, 0},
 		{"Step Functions", transitions, "transitions", p.Transition, 0},
 		{"Lambda, calls", calls, "calls", p.LambdaCall, 0},
@@ -107,4 +110,17 @@ func (in input) task(s scenario) []line {
 		{"X-Ray", 2, "traces", p.Trace, 0},
 		{"CloudWatch Logs", (calls*a.LogCall + transitions*a.LogTransition) / (1 << 30), "GB", p.LogGB, 0},
 	}
+}
+
+// mergeHours is how long the container of an accept's broker is paid for: a minute
+// is the least.
+func (in input) mergeHours() float64 {
+	a := in.Assumed
+	return max(60, a.StartSeconds+a.Broker.MergeSeconds+a.EndSeconds) / 3600
+}
+
+// merge is what that container costs.
+func (in input) merge() float64 {
+	p, a := in.Prices, in.Assumed
+	return in.mergeHours() * (a.Broker.VCPU*p.VCPUHour + a.Broker.GB*p.GBHour + max(0, a.DiskGB-p.DiskFree)*p.DiskHour + p.IPHour)
 }

@@ -63,7 +63,7 @@ func render(in input) ([]byte, error) {
 	}
 	view := map[string]any{
 		"In": in, "Idle": table("idle", idle), "Bar": bar, "Without": money(without),
-		"Transitions": in.Turn + in.Accept,
+		"Transitions": in.Turn + in.Accept, "Accept": money(in.merge()),
 	}
 	var tasks []sheet
 	for _, s := range scenarios() {
@@ -105,6 +105,9 @@ Created, one turn, accepted. A followed turn has a ` + "`lazy`" + ` command atta
 |---|---:|
 {{range .Tasks}}| {{.Name}} | {{.Total}} |
 {{end}}
+An accept starts a container of its own that merges (` + "`lazy-agent broker`" + `, on demand, not on Spot): {{.Accept}} dollars of each of these.
+It is paid for from the pull of its image on, and for a minute at least.
+
 {{.Whole.Name}}, in parts:
 
 | What | Amount | | Dollars |
@@ -119,6 +122,7 @@ Created, one turn, accepted. A followed turn has a ` + "`lazy`" + ` command atta
 | {{.In.Counted.task.WriteUnits}} write and {{.In.Counted.task.ReadUnits}} read units, {{.In.Counted.task.Steps}} steps, {{.In.Counted.task.OutboxRows}} outbox rows a task; {{.In.Counted.hour.WriteUnits}} and {{.In.Counted.hour.ReadUnits}} units and {{.In.Counted.hour.RunnerCalls}} calls of the supervisor a running hour | counted by a test over the real use cases (` + "`pkg/wire/local`, `counted.json`" + `), which fails when they grow |
 | {{.Transitions}} transitions: {{.In.Turn}} of a turn, {{.In.Accept}} of an accept | counted in the definitions, along the way without a failure |
 | alarms, dashboards, keys, secrets, gateways, endpoints | counted in the synthesized stack by a test (` + "`infra`, `stack.json`" + `) |
+| what an accept's broker asks of the services, seconds of its merge | assumed (` + "`assumed.json`" + `); the counts are those that a test of ` + "`pkg/wire/depot`" + ` prints |
 | milliseconds of a call, bytes of a log line, seconds until a container starts, gigabytes kept | assumed (` + "`assumed.json`" + `): only a deployment can tell them; put its figures there |
 
 The sweep looks at 16 shards every minute, whoever works. A custom metric is paid for by the hours in which it has a value; the

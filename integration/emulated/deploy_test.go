@@ -188,7 +188,7 @@ func TestADeployAndTheWayBackInTheMiddleOfTurnsBreakNothing(t *testing.T) {
 		}
 	}
 	runs, err := filepath.Glob(filepath.Join(s.State(), "runs", "*", "*", spool.StartFile))
-	if err != nil || len(runs) != 2 {
-		t.Errorf("%d runs were launched, want 2: %v", len(runs), err)
+	if err != nil || len(runs) != 4 {
+		t.Errorf("%d runs were launched, want one for each turn and each accept: %v", len(runs), err)
 	}
 }

@@ -174,8 +174,8 @@ func TestServicesThatFailNowAndThenLoseNothingAndDoNothingTwice(t *testing.T) {
 		}
 	}
 	runs, err := filepath.Glob(filepath.Join(s.State(), "runs", "*", "*", spool.StartFile))
-	if err != nil || len(runs) != 1 {
-		t.Errorf("%d runs were launched, want 1: %v", len(runs), err)
+	if err != nil || len(runs) != 2 {
+		t.Errorf("%d runs were launched, want the turn's and the accept's broker: %v", len(runs), err)
 	}
 	t.Logf("%d kinds of failures: %s", len(w.seen()), strings.Join(w.seen(), ", "))
 	for _, want := range []string{

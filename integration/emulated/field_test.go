@@ -93,8 +93,8 @@ func b25AnUnreachableRunIsNotReplaced(t *testing.T, s *emulated.Stack, w *world)
 		t.Errorf("the uncommitted edit is %q", got)
 	}
 	runs, err := filepath.Glob(filepath.Join(w.state, "runs", filepath.Base(filepath.Dir(tree)), "*", spool.StartFile))
-	if err != nil || len(runs) != 1 {
-		t.Errorf("%d runs were launched: %v", len(runs), err)
+	if err != nil || len(runs) != 2 {
+		t.Errorf("%d runs were launched, want the turn's and the accept's broker: %v", len(runs), err)
 	}
 }
 

@@ -292,8 +292,8 @@ func aLostStarterIsSucceeded(t *testing.T, s *emulated.Stack, w *world) {
 	w.finish("orphan")
 	tid, _ := w.call("showTask", map[string]any{"task_id": "orphan"})["task_id"].(string)
 	runs, err := filepath.Glob(filepath.Join(w.state, "runs", tid[:8], "*", spool.StartFile))
-	if err != nil || len(runs) != 1 {
-		t.Errorf("%d runs were launched, %v", len(runs), err)
+	if err != nil || len(runs) != 2 {
+		t.Errorf("%d runs were launched, want the turn's and the accept's broker: %v", len(runs), err)
 	}
 }
 

@@ -57,7 +57,7 @@ func modes() []mode {
 		{"mcp", "serve the task's tools over stdio", Program.mcp},
 		{"call", "call one of the task's tools and print its result", Program.call},
 		{"pair", "hand a terminal to the agent's interactive program", Program.pair},
-		{"broker", "finish a commit whose record is durable", Program.broker},
+		{"broker", "carry out the merge of an accept", Program.broker},
 		{"selfcheck", "prove that this program runs here", Program.selfcheck},
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/lazyplane/lazyplane/pkg/fault"
-	"github.com/lazyplane/lazyplane/pkg/git"
 	"github.com/lazyplane/lazyplane/pkg/names"
 	"github.com/lazyplane/lazyplane/pkg/runner/spool"
 	"github.com/lazyplane/lazyplane/pkg/sandbox"
@@ -58,22 +57,9 @@ func (p Program) supervise(ctx context.Context, args []string, getenv func(strin
 	if *hosted {
 		o.Container = &place
 	}
-	if *lock >= 0 {
-		// No program that is started from here may inherit the lock: it ends with
-		// this process, and with nothing else.
-		syscall.CloseOnExec(*lock)
-		o.Lock = os.NewFile(uintptr(*lock), "run.lock")
-	}
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGTERM, syscall.SIGINT)
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE) // dropped, not ignored: programs inherit that
-	defer signal.Stop(asked)
-	down := make(chan struct{})
-	go func() {
-		<-asked
-		close(down)
-	}()
-	o.Shutdown = down
+	down, done := shutdown(ctx)
+	defer done()
+	o.Lock, o.Shutdown = inherited(*lock), down
 	return supervisor.Run(ctx, o)
 }
 
@@ -117,29 +103,46 @@ func renderer(ctx context.Context, getenv func(string) string) func(context.Cont
 	}
 }
 
-// broker finishes one commit whose row is durable (UW-013, GT-023).
-func (p Program) broker(ctx context.Context, args []string, _ func(string) string, s Stdio) error {
+// broker carries out the one merge of an accept, with no agent near it (GT-023).
+func (p Program) broker(ctx context.Context, args []string, getenv func(string) string, s Stdio) error {
 	f := flags("broker", s)
-	repo := f.String("repository", "", "the repository")
-	branch := f.String("branch", "", "the task's branch")
-	parent := f.String("parent", "", "the commit the branch was recorded at")
-	commit := f.String("commit", "", "the commit that was recorded")
+	dir := f.String("protocol-dir", "", "directory the broker lives in")
+	lock := f.Int("lock-fd", -1, "descriptor that holds the run's lock")
+	hosted := f.Bool("hosted", false, names.EnvStart+" says what to do")
 	if err := parse(f, args, false); err != nil {
 		return err
 	}
-	if *repo == "" || *branch == "" || *parent == "" || *commit == "" {
-		return fault.New(fault.Invalid, "lazy-agent broker needs --repository, --branch, --parent and --commit")
+	if !filepath.IsAbs(*dir) {
+		return fault.New(fault.Invalid, "lazy-agent broker needs --protocol-dir with an absolute path").
+			WithNext("It is run by the system, for a merge that somebody has accepted: `lazy accept TASK`.")
 	}
-	if err := git.CheckBranch(*branch); err != nil {
-		return err
+	if *hosted {
+		if err := begin(*dir, getenv(names.EnvStart)); err != nil {
+			return err
+		}
 	}
-	r, err := git.Open(ctx, *repo)
-	if err != nil {
-		return err
+	down, done := shutdown(ctx)
+	defer done()
+	return supervisor.Land(ctx, supervisor.Options{
+		Dir: *dir, Version: p.Version, Now: p.Now, Log: logger(getenv, s), Crash: p.Crash, Beat: p.Beat, Lock: inherited(*lock), Shutdown: down,
+	})
+}
+
+// inherited is the run's lock as its launcher hands it over, nil for none.
+func inherited(fd int) *os.File {
+	if fd < 0 {
+		return nil
 	}
-	if err := r.FinishCommit(ctx, "refs/heads/"+*branch, *parent, *commit); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(s.Out, *commit)
-	return err
+	// No program that is started from here may inherit the lock: it ends with this
+	// process, and with nothing else.
+	syscall.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), "run.lock")
+}
+
+// shutdown gives a channel that is closed when this process is asked to end, or
+// done is called.
+func shutdown(ctx context.Context) (asked <-chan struct{}, done func()) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE) // dropped, not ignored: programs inherit that
+	down, done := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGINT)
+	return down.Done(), done
 }

@@ -76,6 +76,11 @@ func (a *App) reserve(ctx context.Context, t, parent task.Task) error {
 		default:
 			return change{}, hasMoved(t)
 		}
+		// Whoever was succeeded in this accept, or comes after it was given up, moves
+		// nothing.
+		if now, ok, err := a.loadTask(ctx, t.Tenant, t.ID); err != nil || !ok || now.Epoch != t.Epoch || now.Status != task.Merging {
+			return change{}, errors.Join(err, fault.New(fault.Unavailable, "this accept of %s is carried on elsewhere", t.Name()))
+		}
 		ch := change{task: p}
 		n := &ch.task
 		n.Tip = t.Accept.Commit
@@ -84,7 +89,9 @@ func (a *App) reserve(ctx context.Context, t, parent task.Task) error {
 		ch.writes = []store.Write{put(a.part(p).Commit(p.Epoch, n.Commits), "commit", CommitRow{
 			Kind: commitAccept, Parent: t.Accept.TargetHead, Commit: t.Accept.Commit, Tree: t.Accept.Tree, Turn: p.Turn,
 			Actor: t.Accept.Actor, At: a.Now(), Message: "accept " + t.Name(),
-		}, store.Absent())}
+		}, store.Absent()), {
+			Act: store.Check, Item: store.Item{Key: a.part(t).Meta()}, If: []store.Cond{store.EpochIs(t.Epoch), store.StatusIn(string(task.Merging))},
+		}}
 		return ch, nil
 	})
 	if errors.Is(err, errSettled) {

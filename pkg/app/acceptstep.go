@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/lazyplane/lazyplane/pkg/engine"
 	"github.com/lazyplane/lazyplane/pkg/fault"
@@ -13,6 +12,7 @@ import (
 	"github.com/lazyplane/lazyplane/pkg/raise"
 	"github.com/lazyplane/lazyplane/pkg/task"
 	"github.com/lazyplane/lazyplane/pkg/text"
+	"github.com/lazyplane/lazyplane/pkg/turn"
 )
 
 // merging loads the task of an accept step. done is true when the merge has been
@@ -66,21 +66,14 @@ func (a *App) describe(ctx context.Context, t task.Task) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var b strings.Builder
-	title, _ := text.Cut(text.Line(t.Goal), 72)
-	b.WriteString(title + "\n\n")
-	for i, s := range subjects {
-		if i == 50 {
-			fmt.Fprintf(&b, "… and %d more\n", len(subjects)-i)
-			break
-		}
-		b.WriteString("- " + text.Line(s) + "\n")
-	}
-	if t.Accept.Reason != "" {
-		b.WriteString("\n" + cut(text.Field(t.Accept.Reason), 500) + "\n")
-	}
-	fmt.Fprintf(&b, "\nLazy-Task: %s\n", t.ID)
-	return cut(b.String(), 1500), nil
+	title, why := described(t)
+	return turn.MergeMessage(t.ID, title, why, subjects), nil
+}
+
+// described is what the merge commit of a task says besides its commits.
+func described(t task.Task) (title, reason string) {
+	title, _ = text.Cut(text.Line(t.Goal), 72)
+	return title, cut(text.Field(t.Accept.Reason), 500)
 }
 
 // stepIntent records the intended target head and merge commit before anything is
@@ -91,28 +84,31 @@ func (a *App) stepIntent(ctx context.Context, p Payload) (any, error) {
 	if err != nil || done {
 		return struct{}{}, err
 	}
+	return struct{}{}, a.intend(ctx, o, t)
+}
+
+func (a *App) intend(ctx context.Context, o Op, t task.Task) error {
 	if landed, err := a.landed(ctx, t); err != nil || landed {
-		return struct{}{}, err
+		return err
 	}
 	if err := a.parentSettled(ctx, t); err != nil {
-		return nil, err
+		return err
 	}
 	l, err := a.repo(t).Plan(ctx, t)
 	if err != nil {
-		return nil, a.planFault(t, err)
+		return a.planFault(t, err)
 	}
 	message, err := a.describe(ctx, t)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	commit, err := a.repo(t).Commit(ctx, l, message, t.Accept.Began)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	err = a.setAccept(ctx, o, t, func(m *task.MergePhase) {
+	return a.setAccept(ctx, o, t, func(m *task.MergePhase) {
 		m.TargetHead, m.Tree, m.Commit, m.Step = l.TargetHead, l.Tree, commit, "intended"
 	})
-	return struct{}{}, err
 }
 
 func (a *App) landed(ctx context.Context, t task.Task) (bool, error) {
@@ -378,7 +374,7 @@ func (a *App) resumeAccept(ctx context.Context, t task.Task, now bool) error {
 	case err != nil:
 		return err
 	case e.State == engine.Running:
-		return nil
+		return a.lookAtProcess(ctx, t) // of its broker, where it has one
 	}
 	_, err = a.mutate(ctx, Call{}, t.Tenant, t.ID, func(cur task.Task) (change, error) {
 		if cur.Status != task.Merging || cur.Accept == nil || cur.Accept.Operation != acc.Operation || cur.Accept.N != acc.N {

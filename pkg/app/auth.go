@@ -155,11 +155,16 @@ func (a *App) mintRun(ctx context.Context, t task.Task, r turn.Run) (run, own st
 		defer close(both)
 		own, _, ownErr = a.ensure(ctx, identity.Token{Kind: identity.Task, Tenant: t.Tenant, Project: t.Project, Subject: string(t.ID), Salt: t.Salt})
 	}()
-	run, _, err = a.ensure(ctx, identity.Token{
-		Kind: identity.Runner, Tenant: t.Tenant, Project: t.Project, Subject: string(t.ID), Turn: r.Turn, Epoch: r.Epoch, Salt: r.Salt,
-	})
+	run, _, err = a.ensure(ctx, runnerToken(t, r))
 	<-both
 	return run, own, errors.Join(err, ownErr)
+}
+
+// runnerToken is a run's own credential, bound to its epoch.
+func runnerToken(t task.Task, r turn.Run) identity.Token {
+	return identity.Token{
+		Kind: identity.Runner, Tenant: t.Tenant, Project: t.Project, Subject: string(t.ID), Turn: r.Turn, Epoch: r.Epoch, Salt: r.Salt,
+	}
 }
 
 // Token gives the live run of the present epoch its task's token anew, against
@@ -174,6 +179,9 @@ func (a *App) Token(ctx context.Context, who identity.Caller, in turn.TokenIn) (
 	}
 	if !held {
 		return turn.TokenOut{}, fenced(t, who.Epoch)
+	}
+	if err := notOfAccept(t, who); err != nil {
+		return turn.TokenOut{}, err
 	}
 	var out turn.TokenOut
 	out.TaskToken, out.Issued, err = a.ensure(ctx, identity.Token{

@@ -76,7 +76,7 @@ func (a *App) Explain(ctx context.Context, c Call, word string) (Explained, erro
 
 // process says what is known of the present run and its process.
 func (x *explainer) process(ctx context.Context) error {
-	if x.t.Epoch == 0 || x.t.Status == task.Merging {
+	if x.t.Epoch == 0 {
 		return nil
 	}
 	r, ok, err := x.a.seenRun(ctx, x.t, x.t.Epoch)

@@ -72,14 +72,8 @@ func (a *App) Hello(ctx context.Context, h turn.Hello) (turn.Welcome, error) {
 	if t.Epoch != epoch || !t.Claimed {
 		return turn.Welcome{}, fenced(t, epoch)
 	}
-	w := turn.Welcome{}
-	if w.Command, err = a.command(ctx, t, o, r); err != nil {
-		return turn.Welcome{}, err
-	}
-	if w.Model, err = a.access(ctx, t); err != nil {
-		return turn.Welcome{}, err
-	}
-	if w.Vault, err = a.taskVault(ctx, t); err != nil {
+	w, err := a.welcome(ctx, t, o, r)
+	if err != nil {
 		return turn.Welcome{}, err
 	}
 	taken := false
@@ -96,8 +90,34 @@ func (a *App) Hello(ctx context.Context, h turn.Hello) (turn.Welcome, error) {
 	if !taken {
 		return turn.Welcome{}, no
 	}
-	if w.RunnerToken, w.TaskToken, err = a.mintRun(ctx, t, r); err != nil {
+	if r.TokenFor == forBroker { // which has no agent that could use a tool
+		w.RunnerToken, _, err = a.ensure(ctx, runnerToken(t, r))
+	} else {
+		w.RunnerToken, w.TaskToken, err = a.mintRun(ctx, t, r)
+	}
+	if err != nil {
 		return turn.Welcome{}, err
 	}
 	return w, nil
+}
+
+// welcome is what a run is told to do: to run a turn, or to merge for an accept.
+func (a *App) welcome(ctx context.Context, t task.Task, o Op, r turn.Run) (w turn.Welcome, err error) {
+	if r.TokenFor == forBroker {
+		d, kept := a.repo(t).(Depot)
+		if !kept || t.Status != task.Merging || !ofAccept(t, identity.Caller{Turn: r.Turn}) {
+			return w, fenced(t, r.Epoch)
+		}
+		w.Command = turn.Command{Turn: r.Turn, Task: t.ID, Code: t.Code, Epoch: r.Epoch}
+		w.Landing, err = a.landing(ctx, t, d)
+		return w, err
+	}
+	if w.Command, err = a.command(ctx, t, o, r); err != nil {
+		return w, err
+	}
+	if w.Model, err = a.access(ctx, t); err != nil {
+		return w, err
+	}
+	w.Vault, err = a.taskVault(ctx, t)
+	return w, err
 }

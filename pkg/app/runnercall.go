@@ -152,7 +152,7 @@ func (a *App) Beat(ctx context.Context, who identity.Caller, b turn.BeatIn) (tur
 	err = a.driveRun(ctx, t, who.Epoch, func(r *turn.Run) (change, bool, error) {
 		now := a.Now()
 		out.Stop = r.Stop
-		if r.TokenFor == "run" {
+		if r.TokenFor == "run" || r.TokenFor == forBroker {
 			token = r.Token
 		}
 		told := b.NoModel != "" && out.NoModel != ""
@@ -204,6 +204,9 @@ func (a *App) Report(ctx context.Context, who identity.Caller, resp turn.Respons
 	}
 	t, held, err := a.mine(ctx, who)
 	if err != nil {
+		return turn.Ack{}, err
+	}
+	if err := notOfAccept(t, who); err != nil {
 		return turn.Ack{}, err
 	}
 	resp.Usage = model.Merge(turnUsages, resp.Usage)

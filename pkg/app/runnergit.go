@@ -23,6 +23,9 @@ func (a *App) Git(ctx context.Context, who identity.Caller, in turn.GitIn) (turn
 	if !held {
 		return turn.GitOut{}, fenced(t, who.Epoch)
 	}
+	if err := notOfAccept(t, who); err != nil {
+		return turn.GitOut{}, err
+	}
 	switch in.Op {
 	case "merge":
 		return a.gitMerge(ctx, t, who, in)

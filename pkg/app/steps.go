@@ -45,6 +45,7 @@ func (a *App) Steps() map[string]StepFunc {
 		names.StepResume: a.stepResume, names.StepDescribe: a.stepDescribe, names.StepIntent: a.stepIntent,
 		names.StepLand: a.stepLand, names.StepComplete: a.stepComplete, names.StepCleanUp: a.stepCleanUp,
 		names.StepAbort: a.stepAbort, names.StepAcceptFailed: a.stepAcceptFailed,
+		names.StepPlan: a.stepPlan, names.StepBroker: a.stepBroker,
 	}
 }
 
@@ -330,6 +331,10 @@ func (a *App) answerToken(ctx context.Context, t task.Task, epoch int64) error {
 		return err
 	}
 	switch {
+	case r.TokenFor == forBroker && r.State == RunReported && r.Refused != "":
+		err = a.Engine.Fail(ctx, r.Token, r.Refused, r.Reason)
+	case r.TokenFor == forBroker && r.State == RunReported:
+		err = a.Engine.Succeed(ctx, r.Token, []byte("{}"))
 	case r.TokenFor == "launch" && (!r.Hello.IsZero() || reported), r.TokenFor == "run" && reported:
 		err = a.Engine.Succeed(ctx, r.Token, []byte("{}"))
 	case r.State == RunGone:
@@ -359,17 +364,18 @@ func (a *App) RunnerGone(ctx context.Context, tenant string, tid id.Task, epoch 
 	if err != nil {
 		return err
 	}
-	if reported {
+	if reported || r.TokenFor == forBroker && r.State == RunReported {
 		return a.answerToken(ctx, t, epoch)
 	}
+	told := false
 	err = a.driveRun(ctx, t, epoch, func(r *turn.Run) (change, bool, error) {
-		if r.State == RunGone {
+		if told = r.TokenFor == forBroker && r.State == RunReported; told || r.State == RunGone {
 			return change{}, false, nil // told twice
 		}
 		r.Ended, r.ExitCode, r.Reason, r.State = a.Now(), rep.ExitCode, cut(rep.Reason, 300), RunGone
 		return change{}, true, nil
 	})
-	if err != nil || r.Token == "" || t.Epoch != epoch || !t.Claimed {
+	if err != nil || told || r.Token == "" || t.Epoch != epoch || !t.Claimed {
 		return err
 	}
 	err = a.Engine.Fail(ctx, r.Token, "Lazy.RunnerGone", rep.Reason)

@@ -135,7 +135,7 @@ func (a *App) Upload(ctx context.Context, who identity.Caller, in turn.UploadIn)
 	if s == nil {
 		return out, fault.New(fault.Invalid, "workspaces of this control plane are directories on disk; nothing is uploaded")
 	}
-	if len(in.Put)+len(in.Get)+len(in.Packs) > turn.VaultLinks {
+	if len(in.Put)+len(in.Get)+len(in.Packs)+len(in.PutPacks) > turn.VaultLinks {
 		return out, fault.New(fault.TooLarge, "one call asks for %d links at most", turn.VaultLinks)
 	}
 	t, held, err := a.mine(ctx, who)
@@ -144,6 +144,15 @@ func (a *App) Upload(ctx context.Context, who identity.Caller, in turn.UploadIn)
 	}
 	if !held {
 		return out, fenced(t, who.Epoch)
+	}
+	if len(in.Put) > 0 || in.Point != nil {
+		if err := notOfAccept(t, who); err != nil {
+			return out, err
+		}
+	}
+	from, err := a.vaultFor(ctx, t, who, in.Of)
+	if err != nil {
+		return out, err
 	}
 	for _, p := range in.Put {
 		epoch, _, what, err := turn.ParseObject(p.Name)
@@ -169,11 +178,19 @@ func (a *App) Upload(ctx context.Context, who identity.Caller, in turn.UploadIn)
 		if _, _, _, err := turn.ParseObject(name); err != nil {
 			return out, refusal.Of(refusal.InvalidArguments, "get", "names of objects", fmt.Sprintf("%q", cut(name, 60)))
 		}
-		l, err := s.Download(ctx, vaultPrefix(t)+"/"+name)
+		l, err := s.Download(ctx, vaultPrefix(from)+"/"+name)
 		if err != nil {
 			return out, err
 		}
 		out.Get = append(out.Get, turn.Link(l))
+	}
+	err = a.packUploads(ctx, t, who, in.PutPacks, func(key string, size int64, sum [32]byte) error {
+		l, err := s.Upload(ctx, key, size, sum)
+		out.PutPacks = append(out.PutPacks, turn.Link(l))
+		return err
+	})
+	if err != nil {
+		return out, err
 	}
 	if len(in.Packs) > 0 || in.Repository {
 		if err := a.packLinks(ctx, s, t, in, &out); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/lazyplane/lazyplane/pkg/pattern"
 	"github.com/lazyplane/lazyplane/pkg/refusal"
 	"github.com/lazyplane/lazyplane/pkg/store"
+	"github.com/lazyplane/lazyplane/pkg/task"
 	"github.com/lazyplane/lazyplane/pkg/turn"
 )
 
@@ -36,6 +37,12 @@ type Depot interface {
 	Give(ctx context.Context, t Transfer) (size int64, err error)
 	// Packs is what a run needs to have the repository in its container.
 	Packs(ctx context.Context) (*turn.Repository, error)
+	// Landing is what a broker needs to put t on its target where that stands now:
+	// the head, the packs, the commits that are in none, the author.
+	Landing(ctx context.Context, t task.Task) (*turn.Landing, error)
+	// Adopt makes packs that t's broker has stored the repository's. Adopting one again
+	// is a success.
+	Adopt(ctx context.Context, t task.Task, packs []turn.Pack) error
 }
 
 // Branch is a branch of a hosted project's repository.

@@ -48,6 +48,11 @@ func (c *RunnerClient) Upload(ctx context.Context, in turn.UploadIn) (turn.Uploa
 	return runner[turn.UploadOut](ctx, c, "upload", "", in)
 }
 
+// Land says what a broker made of its landing; told again, it is the same.
+func (c *RunnerClient) Land(ctx context.Context, in turn.LandIn) (turn.LandOut, error) {
+	return runner[turn.LandOut](ctx, c, "land", "", in)
+}
+
 func runner[Out any](ctx context.Context, c *RunnerClient, op string, of id.Turn, in any) (Out, error) {
 	var out Out
 	body, err := encode(in)

@@ -57,6 +57,8 @@ const (
 	StepResume       = "resume.v1"
 	StepDescribe     = "describe.v1"
 	StepIntent       = "intent.v1"
+	StepPlan         = "intent.v2"
+	StepBroker       = "broker.v1"
 	StepLand         = "land.v1"
 	StepComplete     = "complete.v1"
 	StepCleanUp      = "cleanup.v1"

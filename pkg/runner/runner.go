@@ -18,6 +18,9 @@ type Spec struct {
 	Epoch   int64
 	Nonce   string
 	Host    bool // run the agent without a sandbox
+	// Broker asks for the broker of an accept in place of a supervisor: trusted git,
+	// and nothing of an agent (GT-023). Turn is then the accept's operation.
+	Broker bool
 }
 
 // Sight is what can be said about a launched run. Only Gone is proof (SY-043).

@@ -19,6 +19,7 @@ func TestWhatSupervisorsSayAndAreToldIsOnlyAddedTo(t *testing.T) {
 		said[turn.Hello]("hello"), said[turn.BeatIn]("beat"), said[turn.Response]("report"), said[turn.GitIn]("git"), said[turn.UploadIn]("upload"),
 		said[turn.TokenIn]("token"), wiretest.Of[turn.TokenOut]("token-answer", nil),
 		wiretest.Of[turn.Welcome]("hello-answer", nil), wiretest.Of[turn.BeatOut]("beat-answer", nil), wiretest.Of[turn.Ack]("report-answer", nil),
+		said[turn.LandIn]("land"), wiretest.Of[turn.LandOut]("land-answer", nil),
 		wiretest.Of[turn.GitOut]("git-answer", nil), wiretest.Of[turn.UploadOut]("upload-answer", nil),
 	)
 }

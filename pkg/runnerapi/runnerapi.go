@@ -28,6 +28,7 @@ type Runs interface {
 	Token(ctx context.Context, who identity.Caller, in turn.TokenIn) (turn.TokenOut, error)
 	Git(ctx context.Context, who identity.Caller, in turn.GitIn) (turn.GitOut, error)
 	Upload(ctx context.Context, who identity.Caller, in turn.UploadIn) (turn.UploadOut, error)
+	Land(ctx context.Context, who identity.Caller, in turn.LandIn) (turn.LandOut, error)
 }
 
 // Config is what the surface needs. The hop of Base bounds a request's work.
@@ -44,6 +45,7 @@ const (
 	tokenMax  = 4 << 10
 	gitMax    = 256 << 10 // names of unmerged files
 	uploadMax = 64 << 10
+	landMax   = 256 << 10 // names of files in conflict
 	reportMax = names.BodyMax
 )
 
@@ -58,6 +60,7 @@ func Routes(c Config) []edge.Route {
 		{Pattern: "POST /runner/report", Class: edge.Bounded, Handler: bound(c, "report", reportMax, c.Runs.Report, func(in turn.Response) claim { return claim{in.Turn, in.Epoch} })},
 		{Pattern: "POST /runner/token", Class: edge.Bounded, Handler: bound(c, "token", tokenMax, c.Runs.Token, func(in turn.TokenIn) claim { return claim{in.Turn, in.Epoch} })},
 		{Pattern: "POST /runner/git", Class: edge.Bounded, Handler: bound(c, "git", gitMax, c.Runs.Git, func(turn.GitIn) claim { return claim{} })},
+		{Pattern: "POST /runner/land", Class: edge.Bounded, Handler: bound(c, "land", landMax, c.Runs.Land, func(in turn.LandIn) claim { return claim{in.Turn, in.Epoch} })},
 		{Pattern: "POST /runner/upload", Class: edge.Bounded, Handler: bound(c, "upload", uploadMax, c.Runs.Upload, func(turn.UploadIn) claim { return claim{} })},
 	}
 }

@@ -54,6 +54,10 @@ func (r *runs) Upload(_ context.Context, who identity.Caller, in turn.UploadIn) 
 	return turn.UploadOut{Get: make([]turn.Link, len(in.Get))}, r.note(who, in)
 }
 
+func (r *runs) Land(_ context.Context, who identity.Caller, in turn.LandIn) (turn.LandOut, error) {
+	return turn.LandOut{Landed: in.Commit != "", Next: &turn.Landing{Head: in.Head}}, r.note(who, in)
+}
+
 func (r *runs) Git(_ context.Context, who identity.Caller, in turn.GitIn) (turn.GitOut, error) {
 	return turn.GitOut{Tip: "abc", Allowed: true}, r.note(who, in)
 }
@@ -134,7 +138,11 @@ func TestClientAndSurfaceSpeakTheSameForms(t *testing.T) {
 	if err != nil || len(u.Get) != 2 {
 		t.Errorf("upload: %+v, %v", u, err)
 	}
-	if len(r.got) != 5 || r.who.Epoch != 4 || r.got[1].(turn.BeatIn).Progress != 3 {
+	l, err := c.Land(t.Context(), turn.LandIn{Turn: "t1", Epoch: 4, Head: "h", Commit: "c"})
+	if err != nil || !l.Landed || l.Next == nil || l.Next.Head != "h" {
+		t.Errorf("land: %+v, %v", l, err)
+	}
+	if len(r.got) != 6 || r.who.Epoch != 4 || r.got[1].(turn.BeatIn).Progress != 3 {
 		t.Errorf("got %+v by %+v", r.got, r.who)
 	}
 }
@@ -142,7 +150,7 @@ func TestClientAndSurfaceSpeakTheSameForms(t *testing.T) {
 func TestOnlyARunnerIsHeardAndOnlyForItsOwnTurn(t *testing.T) {
 	req.Covers(t, "CM-004")
 	s, r, _ := serve(t)
-	for _, op := range []string{"beat", "report", "git"} {
+	for _, op := range []string{"beat", "report", "git", "land"} {
 		for _, k := range identity.Kinds() {
 			status, body := post(t, s, op, string(k), `{}`)
 			if k == identity.Runner {
@@ -165,6 +173,7 @@ func TestOnlyARunnerIsHeardAndOnlyForItsOwnTurn(t *testing.T) {
 		{"beat", `{"turn_id":"t1","epoch":3}`},
 		{"report", `{"turn_id":"t1","epoch":5}`},
 		{"report", `{"turn_id":"t2"}`},
+		{"land", `{"turn_id":"t2"}`},
 	} {
 		if status, body := post(t, s, c[0], "runner", c[1]); status != 403 || !strings.Contains(body, `"identity_mismatch"`) {
 			t.Errorf("%s %s: %d %s", c[0], c[1], status, body)
@@ -179,7 +188,7 @@ func TestOnlyARunnerIsHeardAndOnlyForItsOwnTurn(t *testing.T) {
 // says beyond what they know is passed over, in every operation.
 func TestASupervisorOfALaterVersionIsUnderstood(t *testing.T) {
 	s, r, _ := serve(t)
-	for n, op := range []string{"hello", "beat", "report", "git", "upload", "token"} {
+	for n, op := range []string{"hello", "beat", "report", "git", "upload", "token", "land"} {
 		body := `{"op":"merge","nonce":"n","later":{"field":[1]}}`
 		if status, out := post(t, s, op, "runner", body); status != 200 || len(r.got) != n+1 {
 			t.Errorf("%s: %d %s", op, status, out)
@@ -266,7 +275,7 @@ func TestSecretsOfAHelloAreNotLogged(t *testing.T) {
 func TestEveryRunnerRouteIsBounded(t *testing.T) {
 	req.Covers(t, "RP-001")
 	routes := runnerapi.Routes(runnerapi.Config{Runs: &runs{}})
-	if len(routes) != 6 {
+	if len(routes) != 7 {
 		t.Fatalf("%d routes", len(routes))
 	}
 	for _, r := range routes {

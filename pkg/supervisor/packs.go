@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -160,18 +159,12 @@ func through(from, to string, f func(io.Writer, io.Reader) error) error {
 
 // putFile is Put of a file.
 func (d *depot) putFile(ctx context.Context, name, file string) error {
-	h := sha256.New()
-	size := int64(0)
-	f, err := os.Open(file)
+	size, sum, err := measured(file)
 	if err != nil {
 		return err
 	}
-	size, err = io.Copy(h, f)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
 	return d.again(ctx, func(try int) error {
-		out, err := d.link.upload(ctx, turn.UploadIn{Put: []turn.Parcel{{Name: name, Size: size, SHA256: h.Sum(nil)}}})
+		out, err := d.link.upload(ctx, turn.UploadIn{Put: []turn.Parcel{{Name: name, Size: size, SHA256: sum}}})
 		l, err := one(out.Put, err)
 		if err != nil {
 			return err

@@ -142,41 +142,22 @@ var ErrHeld = errors.New("another supervisor holds this run")
 // end. Started again there, it hands in the answer that was left, or says that
 // the run was cut off; it never runs an agent twice.
 func Run(ctx context.Context, o Options) (err error) {
-	if o.Crash == nil {
-		o.Crash = func(string) {}
-	}
 	if o.After == nil {
 		o.After = after
 	}
 	if o.Grace == 0 {
 		o.Grace = 5 * time.Second
 	}
-	if o.Lock == nil {
-		if o.Lock, err = spool.Lock(o.Dir); err != nil {
-			return err
-		}
-		if o.Lock == nil {
-			return fault.Wrap(fault.Conflict, ErrHeld, "another supervisor holds this run")
-		}
-	}
-	defer o.Lock.Close()
-	self, err := spool.Self()
+	self, err := o.hold()
 	if err != nil {
 		return err
 	}
-	if err := spool.Write(o.Dir, spool.SelfFile, self); err != nil {
-		return err
-	}
-	o.Crash("self")
+	defer o.Lock.Close()
 	defer func() { o.recordExit(err) }()
 	r := &run{Options: o, state: "preparing", kick: make(chan struct{}, 1), progress: make(chan struct{}, 1), granted: make(chan struct{})}
-	if ok, err := spool.Read(o.Dir, spool.StartFile, &r.start); err != nil {
+	if err := r.begun(); err != nil {
 		return err
-	} else if !ok {
-		return fault.New(fault.Invalid, "%s holds no %s, so there is nothing to supervise", o.Dir, spool.StartFile)
 	}
-	r.log = o.Log.With("tenant", r.start.Tenant, "task", r.start.Task.Short(), "turn", string(r.start.Turn), "epoch", r.start.Epoch)
-	r.link = newLink(r.start, r.log)
 	defer r.link.close()
 	var tok spool.Token
 	if began, err := spool.Read(o.Dir, spool.TokenFile, &tok); err != nil {
@@ -194,6 +175,41 @@ func Run(ctx context.Context, o Options) (err error) {
 		r.leaveContainer()
 	}
 	return r.handIn(ctx, resp)
+}
+
+// hold takes the run's directory for this process, which names itself there.
+func (o *Options) hold() (self spool.Ident, err error) {
+	if o.Crash == nil {
+		o.Crash = func(string) {}
+	}
+	if o.Lock == nil {
+		if o.Lock, err = spool.Lock(o.Dir); err != nil {
+			return self, err
+		}
+		if o.Lock == nil {
+			return self, fault.Wrap(fault.Conflict, ErrHeld, "another supervisor holds this run")
+		}
+	}
+	if self, err = spool.Self(); err == nil {
+		err = spool.Write(o.Dir, spool.SelfFile, self)
+	}
+	if err != nil {
+		return self, errors.Join(err, o.Lock.Close())
+	}
+	o.Crash("self")
+	return self, nil
+}
+
+// begun reads what the launch handed over, and opens the way to the control plane.
+func (r *run) begun() error {
+	if ok, err := spool.Read(r.Dir, spool.StartFile, &r.start); err != nil {
+		return err
+	} else if !ok {
+		return fault.New(fault.Invalid, "%s holds no %s, so there is nothing to supervise", r.Dir, spool.StartFile)
+	}
+	r.log = r.Log.With("tenant", r.start.Tenant, "task", r.start.Task.Short(), "turn", string(r.start.Turn), "epoch", r.start.Epoch)
+	r.link = newLink(r.start, r.log)
+	return nil
 }
 
 // recordExit leaves the end of this process for whoever looks after a restart.

@@ -229,7 +229,8 @@ type Run struct {
 	N          int             `json:"n"`
 	Ref        string          `json:"ref,omitempty"`         // the runner's reference for what it launched
 	Token      string          `json:"token,omitempty"`       // task token in force
-	TokenFor   string          `json:"token_for,omitempty"`   // launch or run
+	TokenFor   string          `json:"token_for,omitempty"`   // launch, run or broker
+	Refused    string          `json:"refused,omitempty"`     // what a broker's token is failed with, "" when it has merged
 	Tip        string          `json:"tip,omitempty"`         // the recorded tip when the turn was prepared
 	Prompt     string          `json:"prompt,omitempty"`      // what the agent is told, where that is short
 	PromptBody string          `json:"prompt_body,omitempty"` // else the body it is

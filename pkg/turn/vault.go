@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lazyplane/lazyplane/pkg/id"
 )
 
 // Vault is what a hosted run needs so that its workspace outlives its container
@@ -96,6 +98,12 @@ type UploadIn struct {
 	// for a new list of them.
 	Packs      []string `json:"packs,omitempty"`
 	Repository bool     `json:"repository,omitempty"`
+	// Of is whose vault Get names objects of, "" the run's own task's. Only the broker
+	// of an accept may name another: one whose commits its landing builds on.
+	Of id.Task `json:"of,omitempty"`
+	// PutPacks asks for links to store packs of a landing under, which only the broker
+	// of an accept may.
+	PutPacks []Parcel `json:"put_packs,omitempty"`
 }
 
 // Parcel is an object about to be stored; a link is for exactly these bytes.
@@ -112,6 +120,7 @@ type UploadOut struct {
 
 	Packs      []Link      `json:"packs,omitempty"`
 	Repository *Repository `json:"repository,omitempty"`
+	PutPacks   []Link      `json:"put_packs,omitempty"`
 }
 
 // Link lets a run do one thing with one object for a short time.

@@ -31,6 +31,9 @@ type Welcome struct {
 	Model *model.Access `json:"model,omitempty"`
 	// Vault is nil where a workspace is directories that outlive its runs.
 	Vault *Vault `json:"vault,omitempty"`
+	// Landing is what the broker of an accept is to do. It gets no command, and no
+	// credential but its own.
+	Landing *Landing `json:"landing,omitempty"`
 }
 
 // Limits are what the processes of a task may use together; zero is no limit.

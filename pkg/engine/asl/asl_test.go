@@ -173,7 +173,7 @@ func TestEveryShippedDefinitionLoadsAndNamesItsSteps(t *testing.T) {
 	want := map[string][]string{
 		"turn":     {"prepare.v1", "launch.v1", "run.v1", "record.v1", "decide.v1", "renew.v1", "handover.v1"},
 		"recovery": {"confirm.v1", "stop.v1", "record.v1", "decide.v1", "crash.v1", "resume.v1"},
-		"accept":   {"describe.v1", "intent.v1", "land.v1", "complete.v1", "cleanup.v1", "abort.v1", "acceptfailed.v1"},
+		"accept":   {"describe.v1", "intent.v2", "broker.v1", "land.v1", "complete.v1", "cleanup.v1", "abort.v1", "acceptfailed.v1"},
 	}
 	for _, name := range statemachines.Names() {
 		if diff := cmp.Diff(want[name], asl.Steps(load(t, name))); diff != "" {

@@ -183,48 +183,93 @@ func recoveries() []Case {
 	return out
 }
 
+// landing answers the plan of an accept that merges where the step runs.
+func landing(over Script) Script {
+	s := Script{"intent.v2": verdicts("land")}
+	maps.Copy(s, over)
+	return s
+}
+
+// brokered are accepts whose merge a one-shot broker makes.
+func brokered() []Case {
+	told := func(as ...Answer) Script {
+		return Script{"intent.v2": verdicts("broker"), "broker.v1": {{Answers: as}}}
+	}
+	return []Case{{
+		Name: "accept by a broker", Flow: "accept",
+		Script:  told(Answer{After: soon, Beat: true}, Answer{After: soon, Out: `{}`}),
+		Visited: "Describe Intent Where Broker Complete CleanUp Done",
+	}, {
+		Name: "accept whose broker cannot be launched at first", Flow: "accept",
+		Script: Script{
+			"intent.v2": verdicts("broker"),
+			"broker.v1": {{Err: unavailable()}, {Answers: []Answer{{After: soon, Out: `{}`}}}},
+		},
+		Visited: "Describe Intent Where Broker Complete CleanUp Done",
+	}, {
+		Name: "accept whose broker finds a conflict", Flow: "accept",
+		Script:  told(Answer{After: soon, Error: "Lazy.conflict", Cause: "both changed a.txt"}),
+		Visited: "Describe Intent Where Broker Abort Aborted", Check: handedOver("abort.v1", "Lazy.conflict"),
+	}, {
+		Name: "accept whose broker stops", Flow: "accept",
+		Script: told(Answer{After: soon, Error: "Lazy.RunnerGone", Cause: "exit 137"}),
+		State:  engine.Failed, Error: "AcceptFailed", Visited: "Describe Intent Where Broker AcceptFailed Ended",
+		Check: handedOver("acceptfailed.v1", "Lazy.RunnerGone"),
+	}, {
+		Name: "accept whose broker takes three minutes to start", Flow: "accept", Slow: true,
+		Script:  told(Answer{After: 3 * time.Minute, Beat: true}, Answer{After: soon, Out: `{}`}),
+		Visited: "Describe Intent Where Broker Complete CleanUp Done",
+	}, {
+		Name: "accept whose broker falls silent", Flow: "accept", Slow: true,
+		Script: told(Answer{After: soon, Beat: true}),
+		State:  engine.Failed, Error: "AcceptFailed", Visited: "Describe Intent Where Broker AcceptFailed Ended",
+		Check: handedOver("acceptfailed.v1", Missed),
+	}}
+}
+
 func accepts() []Case {
 	internal := []Reply{{Err: fault.New(fault.Internal, "odd")}}
 	out := []Case{{
-		Name: "accept without failures", Flow: "accept",
-		Visited: "Describe Intent Land Complete CleanUp Done",
+		Name: "accept without failures", Flow: "accept", Script: landing(nil),
+		Visited: "Describe Intent Where Land Complete CleanUp Done",
 	}, {
 		Name: "accept whose clean-up fails still stands", Flow: "accept",
-		Script:  Script{"cleanup.v1": broken()},
-		Visited: "Describe Intent Land Complete CleanUp Done",
+		Script:  landing(Script{"cleanup.v1": broken()}),
+		Visited: "Describe Intent Where Land Complete CleanUp Done",
 	}, {
 		Name: "accept whose completion fails", Flow: "accept",
-		Script: Script{"complete.v1": broken()},
-		State:  engine.Failed, Error: "AcceptFailed", Visited: "Describe Intent Land Complete AcceptFailed Ended",
+		Script: landing(Script{"complete.v1": broken()}),
+		State:  engine.Failed, Error: "AcceptFailed", Visited: "Describe Intent Where Land Complete AcceptFailed Ended",
 		Check: handedOver("acceptfailed.v1", "Lazy.failed"),
 	}, {
 		Name: "accept whose abort fails", Flow: "accept",
-		Script: Script{"land.v1": broken(), "abort.v1": internal},
-		State:  engine.Failed, Error: "AcceptFailed", Visited: "Describe Intent Land Abort AcceptFailed Ended",
+		Script: landing(Script{"land.v1": broken(), "abort.v1": internal}),
+		State:  engine.Failed, Error: "AcceptFailed", Visited: "Describe Intent Where Land Abort AcceptFailed Ended",
 		Check: handedOver("acceptfailed.v1", "Lazy.internal"),
 	}, {
 		Name: "accept that cannot even record its failure", Flow: "accept",
-		Script: Script{"land.v1": internal, "acceptfailed.v1": internal},
-		State:  engine.Failed, Error: "AcceptFailed", Visited: "Describe Intent Land AcceptFailed Ended",
+		Script: landing(Script{"land.v1": internal, "acceptfailed.v1": internal}),
+		State:  engine.Failed, Error: "AcceptFailed", Visited: "Describe Intent Where Land AcceptFailed Ended",
 	}, {
 		Name: "accept that lands at the second try", Flow: "accept",
-		Script:  Script{"land.v1": {{Err: unavailable()}, {}}},
-		Visited: "Describe Intent Land Complete CleanUp Done",
+		Script:  landing(Script{"land.v1": {{Err: unavailable()}, {}}}),
+		Visited: "Describe Intent Where Land Complete CleanUp Done",
 	}}
+	out = append(out, brokered()...)
 	for _, c := range []struct{ step, visited string }{
 		{"describe.v1", "Describe"},
-		{"intent.v1", "Describe Intent"},
-		{"land.v1", "Describe Intent Land"},
+		{"intent.v2", "Describe Intent"},
+		{"land.v1", "Describe Intent Where Land"},
 	} {
 		out = append(out, Case{
-			Name: "accept with a fault in " + c.step, Flow: "accept", Script: Script{c.step: internal},
+			Name: "accept with a fault in " + c.step, Flow: "accept", Script: landing(Script{c.step: internal}),
 			State: engine.Failed, Error: "AcceptFailed", Visited: c.visited + " AcceptFailed Ended",
 			Check: handedOver("acceptfailed.v1", "Lazy.internal"),
 		})
 		for _, kind := range []fault.Kind{fault.Conflict, fault.Failed, fault.Denied, fault.Invalid, fault.NotFound} {
 			out = append(out, Case{
 				Name: "accept refused by " + c.step + " as " + string(kind), Flow: "accept",
-				Script:  Script{c.step: {{Err: fault.New(kind, "no")}}},
+				Script:  landing(Script{c.step: {{Err: fault.New(kind, "no")}}}),
 				Visited: c.visited + " Abort Aborted", Check: handedOver("abort.v1", "Lazy."+string(kind)),
 			})
 		}

@@ -102,6 +102,10 @@ func along(is func(string) bool, failing string, stopped bool) ([]byte, error) {
 		return []byte(`{"verdict":"wait","seconds":1}`), nil
 	case is("decide.v1"), is("renew.v1"):
 		return []byte(`{"verdict":"park","seconds":0}`), nil
+	case is("intent.v2") && failing == "broker.v1":
+		return []byte(`{"verdict":"broker","seconds":0}`), nil
+	case is("intent.v2"):
+		return []byte(`{"verdict":"land","seconds":0}`), nil
 	case is("crash.v1"):
 		return []byte(`{"resume":true,"seconds":1}`), nil
 	case is("confirm.v1"):

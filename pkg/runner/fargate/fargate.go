@@ -164,11 +164,17 @@ func (r *Runner) Launch(ctx context.Context, s runner.Spec) (string, error) {
 
 // intend writes down what is about to be started.
 func (r *Runner) intend(ctx context.Context, k store.Key, s runner.Spec) (intent, error) {
-	image, err := r.c.Image(ctx, s)
-	if err != nil {
-		return intent{}, err
+	var in *ecs.RegisterTaskDefinitionInput
+	if s.Broker {
+		in = r.c.Task.broker()
+	} else {
+		image, err := r.c.Image(ctx, s)
+		if err != nil {
+			return intent{}, err
+		}
+		in = r.c.Task.input(image)
 	}
-	def, err := r.define(ctx, image)
+	def, err := r.define(ctx, in)
 	if err != nil {
 		return intent{}, err
 	}
@@ -176,7 +182,8 @@ func (r *Runner) intend(ctx context.Context, k store.Key, s runner.Spec) (intent
 	if len(i.Tag) > 128 {
 		return intent{}, fault.New(fault.Invalid, "the tenant's name is too long to tag a run with")
 	}
-	if r.c.Spot {
+	// A broker lives for a minute that somebody waits for.
+	if r.c.Spot && !s.Broker {
 		i.Capacity = spot
 	}
 	return r.save(ctx, k, i)
@@ -276,8 +283,12 @@ func (r *Runner) overrides(s runner.Spec) (*types.TaskOverride, error) {
 	if n := len(start); n > MaxOverrides-512 { // the rest is names and quotes, of a fixed length
 		return nil, fault.New(fault.TooLarge, "the launch of %s has %d bytes of overrides; ECS takes %d", s.Task.Short(), n, MaxOverrides)
 	}
+	container := Supervisor
+	if s.Broker {
+		container = Broker
+	}
 	return &types.TaskOverride{ContainerOverrides: []types.ContainerOverride{{
-		Name:        aws.String(Supervisor),
+		Name:        &container,
 		Environment: []types.KeyValuePair{{Name: aws.String(names.EnvStart), Value: aws.String(string(start))}},
 	}}}, nil
 }

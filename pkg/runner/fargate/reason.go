@@ -69,7 +69,7 @@ func Ended(t types.Task) runner.Report {
 		if text != "" && !strings.Contains(said, text) {
 			said = strings.TrimPrefix(said+": "+text, ": ")
 		}
-		if aws.ToString(c.Name) == Supervisor && c.ExitCode != nil {
+		if name := aws.ToString(c.Name); (name == Supervisor || name == Broker) && c.ExitCode != nil {
 			rep.ExitCode = int(*c.ExitCode)
 		}
 	}

@@ -130,7 +130,11 @@ func (r *Runner) Launch(ctx context.Context, s runner.Spec) (string, error) {
 	if err := spool.Write(dir, spool.StartFile, start); err != nil {
 		return "", err
 	}
-	if err := r.spawn(ref, dir, lock); err != nil {
+	mode := "supervise"
+	if s.Broker {
+		mode = "broker"
+	}
+	if err := r.spawn(ref, dir, mode, lock); err != nil {
 		return "", err
 	}
 	return ref, nil
@@ -147,13 +151,13 @@ func begun(dir string) bool {
 // spawn starts a supervisor that inherits the run's lock, so that between this
 // fork and the child's first file there is no moment in which a crash of ours
 // could let a second one start.
-func (r *Runner) spawn(ref, dir string, lock *os.File) error {
+func (r *Runner) spawn(ref, dir, mode string, lock *os.File) error {
 	log, err := os.OpenFile(filepath.Join(dir, spool.LogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("open supervisor log: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(r.c.BinPath, "supervise", "--protocol-dir", dir, "--lock-fd", "3") //nolint:noctx // it outlives whoever starts it
+	cmd := exec.Command(r.c.BinPath, mode, "--protocol-dir", dir, "--lock-fd", "3") //nolint:noctx // it outlives whoever starts it
 	cmd.Env = scrubbed(os.Environ())
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = log, log
@@ -273,7 +277,7 @@ func (r *Runner) repost(ref, dir string, lock *os.File) (started bool, err error
 	if err := spool.Write(dir, "reposts.json", n+1); err != nil {
 		return false, err
 	}
-	if err := r.spawn(ref, dir, lock); err != nil {
+	if err := r.spawn(ref, dir, "supervise", lock); err != nil {
 		return false, err
 	}
 	return true, nil

@@ -351,36 +351,23 @@ func (r *repository) chain(ctx context.Context, repo *git.Repo, t task.Task) err
 	if t.ID == "" {
 		return nil
 	}
-	if t.Parent != "" {
-		p, ok, err := r.c.Tasks().LoadTask(ctx, t.Tenant, t.Parent)
-		if err != nil {
-			return err
-		}
-		if ok && p.Branch == t.Target {
-			if err := r.chain(ctx, repo, p); err != nil {
-				return err
-			}
-		}
-	}
-	return r.commits(ctx, repo, t)
-}
-
-// commits brings in what a task's runs have committed so far.
-func (r *repository) commits(ctx context.Context, repo *git.Repo, t task.Task) error {
-	v, err := r.c.Tasks().CommitsOf(ctx, t)
-	if err != nil || v == nil {
-		return err
-	}
-	key, err := checkpoint.NewCipher(v.Key)
+	all, err := r.chainOf(ctx, t)
 	if err != nil {
 		return err
 	}
-	for _, b := range v.Bundles {
-		if repo.Has(ctx, b.Commit) {
-			continue
-		}
-		if err := r.bring(ctx, repo, key, app.VaultKey(t, b.Name), b.Name, b.Commit); err != nil {
+	for _, c := range all {
+		key, err := checkpoint.NewCipher(c.Key)
+		if err != nil {
 			return err
+		}
+		of := task.Task{Tenant: t.Tenant, ID: c.Task}
+		for _, b := range c.Bundles {
+			if repo.Has(ctx, b.Commit) {
+				continue
+			}
+			if err := r.bring(ctx, repo, key, app.VaultKey(of, b.Name), b.Name, b.Commit); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

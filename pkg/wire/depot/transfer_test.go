@@ -20,7 +20,7 @@ func encode(t task.Task) (store.Write, error) {
 	doc, err := json.Marshal(t)
 	return store.Write{Act: store.Put, Item: store.Item{
 		Key: store.For(t.Tenant).Task(t.ID).Meta(), Doc: doc,
-		Attr: store.Attr{store.AttrType: "task", store.AttrVersion: t.Version, "schema": int64(1)},
+		Attr: store.Attr{store.AttrType: "task", store.AttrVersion: t.Version, store.AttrEpoch: t.Epoch, store.AttrStatus: string(t.Status), "schema": int64(1)},
 	}}, err
 }
 

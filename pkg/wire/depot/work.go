@@ -1,6 +1,7 @@
 package depot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/lazyplane/lazyplane/pkg/git"
 	"github.com/lazyplane/lazyplane/pkg/store"
 	"github.com/lazyplane/lazyplane/pkg/task"
+	"github.com/lazyplane/lazyplane/pkg/turn"
 )
 
 // Prepare writes down that a branch is the task's, and where its container will
@@ -146,13 +148,6 @@ func (r *repository) Overlap(context.Context, app.Landing) ([]string, string, er
 // Commit makes the merge commit, and makes it durable before it is named as the
 // one that is meant to land: whoever lands it needs nothing but its name.
 func (r *repository) Commit(ctx context.Context, l app.Landing, message string, when time.Time) (string, error) {
-	who := git.Person{Name: "lazyplane", Email: "lazy@lazyplane.invalid"}
-	if a := r.task.Accept; a != nil && a.Actor.Email != "" {
-		who = git.Person{Name: a.Actor.Name, Email: a.Actor.Email}
-		if who.Name == "" {
-			who.Name = who.Email
-		}
-	}
 	heads, err := r.heads(ctx)
 	if err != nil {
 		return "", err
@@ -174,11 +169,20 @@ func (r *repository) Commit(ctx context.Context, l app.Landing, message string, 
 	if sq.Tree != l.Tree {
 		return "", fault.New(fault.Internal, "the landing of %s is another than was planned", l.Task)
 	}
-	commit, err := repo.CommitSquash(ctx, sq, message, who, when)
+	commit, err := repo.CommitSquash(ctx, sq, message, r.author(), when)
 	if err != nil {
 		return "", err
 	}
-	return commit, r.keep(ctx, repo, m, "land "+l.Task, "land/"+commit, commit, heads)
+	return commit, r.keep(ctx, repo, m, "land "+l.Task, turn.PackLand+"/"+commit, commit, heads)
+}
+
+// author is whose the merge commit of the task is: the person's who accepted it.
+func (r *repository) author() git.Person {
+	a := r.task.Accept
+	if a == nil || a.Actor.Email == "" {
+		return git.Person{Name: "lazyplane", Email: "lazy@lazyplane.invalid"}
+	}
+	return git.Person{Name: cmp.Or(a.Actor.Name, a.Actor.Email), Email: a.Actor.Email}
 }
 
 // Land moves the target to the merge commit, if it is where the landing was
@@ -208,9 +212,19 @@ func (r *repository) Land(ctx context.Context, l app.Landing, commit string) err
 	if err != nil {
 		return err
 	}
+	// Whoever was succeeded in this accept, or comes after it was given up, moves
+	// nothing.
+	holds := store.Write{
+		Act: store.Check, Item: store.Item{Key: store.For(r.tenant).Task(r.task.ID).Meta()},
+		If: []store.Cond{store.EpochIs(r.task.Epoch), store.StatusIn(string(task.Merging))},
+	}
 	r.c.Crash("depot.land.before")
-	err = r.c.Store.Transact(ctx, w)
-	if _, lost := errors.AsType[*store.ConflictError](err); lost {
+	err = r.c.Store.Transact(ctx, w, holds)
+	lost, is := errors.AsType[*store.ConflictError](err)
+	if is && lost.Key == holds.Item.Key {
+		return fault.Wrap(fault.Unavailable, err, "the accept of this landing is carried on elsewhere")
+	}
+	if is {
 		now, _, err := load[ref](ctx, r.c.Store, r.part().Branch(l.Target))
 		if err == nil && now.Head != commit {
 			err = fault.New(fault.Conflict, "%s has moved", l.Target)
@@ -279,6 +293,13 @@ func (r *repository) Remove(ctx context.Context, t task.Task, tip string) error 
 }
 
 func (r *repository) retain(ctx context.Context, t task.Task, tip string) error {
+	if t.Status == task.Complete {
+		// What its broker has kept needs no git here.
+		all, err := r.packs(ctx, 0)
+		if err != nil || slices.ContainsFunc(all, func(p pack) bool { return p.Name == turn.PackKept+"/"+tip }) {
+			return err
+		}
+	}
 	heads, err := r.heads(ctx)
 	if err != nil {
 		return err
@@ -292,7 +313,7 @@ func (r *repository) retain(ctx context.Context, t task.Task, tip string) error 
 		return err
 	}
 	defer done()
-	if err := r.keep(ctx, repo, m, "kept "+string(t.ID), "kept/"+tip, tip, heads); err != nil {
+	if err := r.keep(ctx, repo, m, "kept "+string(t.ID), turn.PackKept+"/"+tip, tip, heads); err != nil {
 		return err
 	}
 	if t.Status != task.Abandoned {

@@ -121,7 +121,7 @@ func TestAMergeConflictAbortsTheAcceptAndSaysToSync(t *testing.T) {
 		// computes the landing.
 		moved := false
 		r.host.watch(func(step string) {
-			if step == names.StepIntent && !moved {
+			if step == names.StepPlan && !moved {
 				moved = true
 				r.write("src/a.txt", "one\nperson\nthree\n")
 				r.commitAll("meanwhile")
@@ -184,7 +184,7 @@ func TestAcceptGatesOnEveryPendingViolation(t *testing.T) {
 		// itself back, and the approvals stay.
 		all := []string{"deploy/run.sh", "deploy/more.sh"}
 		r.host.watch(func(step string) {
-			if step == names.StepIntent {
+			if step == names.StepPlan {
 				r.host.watch(nil)
 				r.write("deploy/run.sh", "echo person\n")
 				r.commitAll("meanwhile")
@@ -370,7 +370,7 @@ func TestACallerWhoLeavesCancelsNothing(t *testing.T) {
 
 func TestADeadAcceptIsResumedAndGuardedMeanwhile(t *testing.T) {
 	req.Covers(t, "SM-017", "SM-032", "AP-018", "SM-016", "SY-033")
-	for _, step := range []string{names.StepDescribe, names.StepIntent, names.StepLand, names.StepComplete} {
+	for _, step := range []string{names.StepDescribe, names.StepPlan, names.StepLand, names.StepComplete} {
 		t.Run(step, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
 				tid := r.started("one")

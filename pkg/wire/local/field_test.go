@@ -25,7 +25,7 @@ func TestAnAcceptThatWasAbortedIsNoAnswerToTheNext(t *testing.T) {
 		tid := r.started("one", edit("src/a.txt", "one\nagent\nthree\n"))
 		before, moved := r.git("rev-parse", "main"), false
 		r.host.watch(func(step string) {
-			if step == names.StepIntent && !moved {
+			if step == names.StepPlan && !moved {
 				moved = true
 				r.write("src/a.txt", "one\nperson\nthree\n")
 				r.commitAll("meanwhile")
@@ -70,7 +70,7 @@ func TestNothingIsCalledMergedBeforeTheTargetHasIt(t *testing.T) {
 		r.rest(tid, task.Complete)
 		r.until("cleaned up", func() bool { return r.task(tid).Workspace == nil })
 		want := []string{
-			"describe.v1: merging, landed false, kept true", "intent.v1: merging, landed false, kept true",
+			"describe.v1: merging, landed false, kept true", "intent.v2: merging, landed false, kept true",
 			"land.v1: merging, landed false, kept true", "complete.v1: merging, landed true, kept true",
 			"cleanup.v1: complete, landed true, kept true",
 		}

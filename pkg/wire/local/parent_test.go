@@ -249,7 +249,7 @@ func TestStoppingAParentLeavesItsSubtasksReportsAsRecordsOnly(t *testing.T) {
 func TestACommitOfTheParentAndALandingIntoItNeverUndoEachOther(t *testing.T) {
 	req.Covers(t, "AP-018", "UW-013", "SY-015", "AP-010")
 	for _, at := range []string{"prepared", "recorded"} {
-		for _, step := range []string{names.StepIntent, names.StepLand, names.StepComplete} {
+		for _, step := range []string{names.StepPlan, names.StepLand, names.StepComplete} {
 			t.Run(at+" "+step, func(t *testing.T) {
 				inBubble(t, func(t *testing.T, r *rig) {
 					pid := r.started("top")
