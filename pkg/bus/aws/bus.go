@@ -3,7 +3,6 @@ package aws
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -152,9 +151,8 @@ func entryFault(code, message string) error {
 
 // explain tells what the same call may overcome later from what it never will.
 func explain(err error) error {
-	if _, gone := errors.AsType[*types.ResourceNotFoundException](err); gone {
-		return fault.Wrap(fault.Unavailable, err, "there is no such event bus").
-			WithNext("The stack is not deployed whole: deploy it again.")
+	if e := fault.Deployment(err, "the event bus"); e != nil {
+		return e
 	}
 	for _, r := range retry.DefaultRetryables {
 		if r.IsErrorRetryable(err) == aws.TrueTernary {

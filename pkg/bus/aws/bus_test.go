@@ -220,10 +220,20 @@ func TestARequestHoldsNoMoreThanTheServiceTakes(t *testing.T) {
 	}
 }
 
-func TestWhatMayPassIsTypedSo(t *testing.T) {
-	for code, want := range map[string]fault.Kind{
-		"ThrottlingException": fault.Unavailable, "ResourceNotFoundException": fault.Unavailable, "AccessDeniedException": fault.Internal,
+func TestWhatMayPassIsTypedSoAndSaysWhatToMend(t *testing.T) {
+	for _, c := range []struct {
+		code string
+		kind fault.Kind
+		says string
+		next bool
+	}{
+		{"ThrottlingException", fault.Unavailable, "at the moment", false},
+		{"ResourceNotFoundException", fault.Unavailable, "the event bus is not there", true},
+		{"AccessDeniedException", fault.Unavailable, "may not use the event bus", true},
+		{"ExpiredTokenException", fault.Unavailable, "credentials for the event bus", true},
+		{"ValidationException", fault.Internal, "internal", false},
 	} {
+		code, want := c.code, c.kind
 		calls := make(chan struct{}, 10)
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			calls <- struct{}{}
@@ -233,8 +243,10 @@ func TestWhatMayPassIsTypedSo(t *testing.T) {
 		}))
 		err := at(t, srv.URL, func(o *eventbridge.Options) { o.Retryer = aws.NopRetryer{} }).Publish(t.Context(), detail(0), detail(1))
 		for i := range 2 {
-			if why := bus.NotTaken(err, i); fault.KindOf(why) != want {
-				t.Errorf("%s: %q of %v, want %q", code, fault.KindOf(why), why, want)
+			why := bus.NotTaken(err, i)
+			said := fault.Of(why)
+			if fault.KindOf(why) != want || !strings.Contains(said.Public, c.says) || c.next != (len(said.Next) > 0) {
+				t.Errorf("%s: %q of %v, want %q; it says %q, next %v", code, fault.KindOf(why), why, want, said.Public, said.Next)
 			}
 		}
 		if n := len(calls); n != 3 {

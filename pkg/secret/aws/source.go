@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager/types"
-	"github.com/aws/smithy-go"
 
 	"github.com/lazyplane/lazyplane/pkg/fault"
 	"github.com/lazyplane/lazyplane/pkg/secret"
@@ -74,9 +73,8 @@ func explain(err error, name string, v secret.Version) error {
 		return fault.Wrap(fault.Unavailable, err, "the secret %s cannot be decrypted", name).
 			WithNext("Look whether the KMS key it is encrypted with is there and may be used.")
 	}
-	if refused, ok := errors.AsType[smithy.APIError](err); ok && refused.ErrorCode() == "AccessDeniedException" {
-		return fault.Wrap(fault.Unavailable, err, "the control plane may not read the secret %s", name).
-			WithNext("Deploy the stack again: it gives the right to those functions that need it.")
+	if e := fault.Deployment(err, "the secret "+name); e != nil {
+		return e
 	}
 	for _, r := range retry.DefaultRetryables {
 		if r.IsErrorRetryable(err) == aws.TrueTernary {

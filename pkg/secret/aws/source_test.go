@@ -56,7 +56,7 @@ func TestTheContract(t *testing.T) {
 func TestEveryReasonIsTypedAndSaysWhatToDo(t *testing.T) {
 	const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:lazyplane-prod/forge-app-AbCdEf"
 	for code, want := range map[string]string{
-		"AccessDeniedException": "may not read", "DecryptionFailure": "cannot be decrypted", "InvalidRequestException": "marked for deletion",
+		"AccessDeniedException": "may not use", "ExpiredTokenException": "not accepted any more", "DecryptionFailure": "cannot be decrypted", "InvalidRequestException": "marked for deletion",
 		"ThrottlingException": "at the moment", "InternalServiceError": "at the moment", "ResourceNotFoundException": "nothing was put",
 	} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
