@@ -1,11 +1,15 @@
 package op
 
-import "github.com/lazyplane/lazyplane/pkg/refusal"
+import (
+	"sync"
+
+	"github.com/lazyplane/lazyplane/pkg/refusal"
+)
 
 // Reserved returns the refusal of a tool name that must never be a tool, nil for
 // any other name (surfaces 3.4). The line says why and what to use instead.
 func Reserved(tool string) error {
-	line, ok := reserved[tool]
+	line, ok := reserved()[tool]
 	if !ok {
 		return nil
 	}
@@ -14,14 +18,14 @@ func Reserved(tool string) error {
 
 // ReservedNames lists the names that must never be tools.
 func ReservedNames() []string {
-	names := make([]string, 0, len(reserved))
-	for name := range reserved {
+	names := make([]string, 0, len(reserved()))
+	for name := range reserved() {
 		names = append(names, name)
 	}
 	return names
 }
 
-var reserved = func() map[string]string {
+var reserved = sync.OnceValue(func() map[string]string {
 	rows := []struct {
 		line  string
 		tools []string
@@ -59,4 +63,4 @@ var reserved = func() map[string]string {
 		}
 	}
 	return m
-}()
+})

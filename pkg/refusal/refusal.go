@@ -6,6 +6,7 @@ package refusal
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/lazyplane/lazyplane/pkg/fault"
 	"github.com/lazyplane/lazyplane/pkg/pattern"
@@ -26,7 +27,7 @@ type Row struct {
 
 var slot = pattern.New(`⟨[^⟩]*⟩`)
 
-var index = func() map[Code]Row {
+var index = sync.OnceValue(func() map[Code]Row {
 	m := map[Code]Row{}
 	for _, r := range Rows() {
 		if _, dup := m[r.Code]; dup {
@@ -35,21 +36,21 @@ var index = func() map[Code]Row {
 		m[r.Code] = r
 	}
 	return m
-}()
+})
 
 // Slots returns how many values Of needs for code.
-func Slots(code Code) int { return len(slot.FindAllString(index[code].Message, -1)) }
+func Slots(code Code) int { return len(slot.FindAllString(index()[code].Message, -1)) }
 
 // Kind returns what a code means on the wire; false for an unknown code.
 func Kind(code Code) (fault.Kind, bool) {
-	r, ok := index[code]
+	r, ok := index()[code]
 	return r.Kind, ok
 }
 
 // Of builds the refusal named code, its slots filled in order by args. A wrong
 // number of args is a programming error and panics.
 func Of(code Code, args ...any) *fault.Error {
-	r, ok := index[code]
+	r, ok := index()[code]
 	if !ok {
 		panic("refusal: unknown code " + string(code))
 	}

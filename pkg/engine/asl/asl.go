@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -166,7 +167,7 @@ func Steps(m *Machine) []string {
 	return out
 }
 
-var substitution = regexp.MustCompile(`\$\{([^}]*)\}`)
+var substitution = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{([^}]*)\}`) })
 
 // Load reads one definition. name is the machine's name and appears in every
 // error; values replaces ${Key} in the text, as the deployment's substitutions
@@ -195,7 +196,7 @@ func Load(name string, src []byte, values map[string]string) (*Machine, error) {
 
 func substitute(src []byte, values map[string]string) ([]byte, error) {
 	var missing []error
-	out := substitution.ReplaceAllFunc(src, func(found []byte) []byte {
+	out := substitution().ReplaceAllFunc(src, func(found []byte) []byte {
 		key := string(found[2 : len(found)-1])
 		v, ok := values[key]
 		if !ok {
