@@ -19,9 +19,9 @@ const submoduleLimit = time.Minute
 // which path is read from the base, which people own. A submodule is
 // content here, not a repository: the agent reads it, and its pin stays as it is.
 // What cannot be filled is named; the task starts all the same.
-func (r *Repo) fillSubmodules(ctx context.Context, ws Workspace, found pins) (unfilled []string) {
-	err := found.err
-	if err == nil && len(found.all) > 0 {
+func (r *Repo) fillSubmodules(ctx context.Context, ws Workspace, tip string) (unfilled []string) {
+	pins, err := r.pins(ws, tip)
+	if err == nil && len(pins) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, submoduleLimit)
 		defer cancel()
 		err = r.with(ws.scratch(), func(p *private) error {
@@ -29,7 +29,7 @@ func (r *Repo) fillSubmodules(ctx context.Context, ws Workspace, found pins) (un
 			if err != nil {
 				return err
 			}
-			for _, m := range found.all {
+			for _, m := range pins {
 				if err := p.fillSubmodule(ctx, ws, m, stores[m.path]); err != nil {
 					unfilled = append(unfilled, m.path+": "+err.Error())
 				}
@@ -43,46 +43,24 @@ func (r *Repo) fillSubmodules(ctx context.Context, ws Workspace, found pins) (un
 	return unfilled
 }
 
-// pins are the submodules of a commit, or why they could not be listed.
-type pins struct {
-	all []pin
-	err error
-}
-
-// findPins begins to list the submodules of a commit, which takes as long as git
-// takes to start. The answer is to be taken from the channel in any case.
-func (r *Repo) findPins(ctx context.Context, tip string) <-chan pins {
-	out := make(chan pins, 1)
-	go func() {
-		ctx, cancel := context.WithTimeout(ctx, submoduleLimit)
-		defer cancel()
-		var found pins
-		found.err = r.with(r.scratch(), func(p *private) (err error) {
-			found.all, err = p.submodules(ctx, tip)
-			return err
-		})
-		out <- found
-	}()
-	return out
-}
-
 // pin is a submodule as a tree records it.
 type pin struct{ path, commit string }
 
-func (p *private) submodules(ctx context.Context, tip string) ([]pin, error) {
-	out, err := p.run(ctx, nil, "ls-tree", "-r", "-z", "--full-tree", tip)
+// pins lists the submodules of a workspace that was checked out at tip and that no
+// agent has seen, from the index that git has just written: to ask git takes as long
+// as it takes to start.
+func (r *Repo) pins(ws Workspace, tip string) (all []pin, err error) {
+	u, err := r.Untrusted(ws, tip)
 	if err != nil {
 		return nil, err
 	}
-	var pins []pin
-	for rec := range bytes.SplitSeq(out, []byte{0}) {
-		head, path, ok := strings.Cut(string(rec), "\t")
-		f := strings.Fields(head)
-		if ok && len(f) == 3 && f[0] == "160000" && filepath.IsLocal(path) {
-			pins = append(pins, pin{path, f[2]})
+	entries, _, err := u.readIndex()
+	for _, e := range entries {
+		if e.Blob.Mode == modeRepo && filepath.IsLocal(e.Path) {
+			all = append(all, pin{e.Path, e.Blob.ID})
 		}
 	}
-	return pins, nil
+	return all, err
 }
 
 // stores maps the path of each submodule to the name git keeps its objects under.

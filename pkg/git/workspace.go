@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/lazyplane/lazyplane/pkg/fault"
 	"github.com/lazyplane/lazyplane/pkg/pattern"
@@ -98,9 +97,6 @@ func (r *Repo) CreateWorkspace(ctx context.Context, spec WorkspaceSpec) (Workspa
 	if tip == "" {
 		tip = spec.Base
 	}
-	found := r.findPins(ctx, tip)
-	pinned := sync.OnceValue(func() pins { return <-found })
-	defer pinned() // it has a directory of its own to take away
 	if err := r.claimBranch(ctx, spec, tip); err != nil {
 		return Workspace{}, err
 	}
@@ -120,7 +116,7 @@ func (r *Repo) CreateWorkspace(ctx context.Context, spec WorkspaceSpec) (Workspa
 	if err := errors.Join(r.checkOut(ctx, ws, tip), <-seen); err != nil {
 		return Workspace{}, err
 	}
-	ws.Unfilled = r.fillSubmodules(ctx, ws, pinned())
+	ws.Unfilled = r.fillSubmodules(ctx, ws, tip)
 	r.crash("git.workspace.checkout")
 	return ws, writePlan(ws)
 }
