@@ -119,9 +119,16 @@ type Installed interface {
 	// Knows reports whether a conversation's name can be one of this CLI's: a task
 	// may have been given another CLI since.
 	Knows(session string) bool
-	// Lost reports whether a run that was to resume a conversation ended because the
-	// CLI has none of that name any more. It is asked only when no step was made.
-	Lost(e End) bool
+	// Lost returns the words with which a run said that the CLI has no conversation
+	// of the name it was to resume, or cannot read the one it has; "" when it ended
+	// for another reason. It is asked only when no step was made.
+	Lost(e End) string
+	// Holds names the files below Launch.Home that a conversation is in, and those
+	// beside it that the CLI makes again when they are missing. Each element of a
+	// path is a pattern of path.Match. Before every launch, what is there and is no
+	// regular file is moved away, since a CLI waits for ever at some of it; when the
+	// conversation is lost, its own files are.
+	Holds(session string) (own, made []string)
 	// Keep names what has to survive from turn to turn below Launch.Home, so that
 	// the conversation can be resumed.
 	Keep() []string

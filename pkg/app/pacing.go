@@ -184,7 +184,7 @@ func (a *App) addEarlier(ctx context.Context, t task.Task, in turn.Turn, ans *tu
 		}
 		ans.Commits += resp.Commits
 		if ans.Lost == "" {
-			ans.Lost = resp.Lost
+			ans.Lost, ans.LostWhy = resp.Lost, resp.LostWhy
 		}
 		ans.Usage = model.Merge(turnUsages, resp.Usage, ans.Usage)
 	}

@@ -87,7 +87,7 @@ func (a *App) recordAnswer(ctx context.Context, t task.Task, o Op, resp turn.Res
 		ID: in.ID, Seq: o.Seq + 1, Side: side, Kind: in.Kind, Verb: in.Verb, Epoch: o.Epoch,
 		Agent: in.Agent, Model: in.Model, Effort: in.Effort, Host: resp.Host, Answers: in.ID,
 		Outcome: resp.Outcome, Failure: resp.Failure, Head: resp.Head, Commits: resp.Commits,
-		Uncommitted: resp.Uncommitted, Drifted: resp.Drifted, Lost: cut(resp.Lost, 200), ExitCode: resp.ExitCode,
+		Uncommitted: resp.Uncommitted, Drifted: resp.Drifted, Lost: cut(resp.Lost, 200), LostWhy: cut(text.Line(resp.LostWhy), 300), ExitCode: resp.ExitCode,
 		Summary: cut(text.Line(resp.Text), 300), Began: in.Began, Ended: a.Now(), Usage: resp.Usage,
 	}
 	r, _, err := a.loadRun(ctx, t, o.Epoch)

@@ -63,6 +63,7 @@ type TurnShown struct {
 	Uncommitted turn.Leftover   `json:"uncommitted,omitzero" jsonschema:"files it left uncommitted"`
 	Drifted     string          `json:"drifted,omitempty" jsonschema:"a HEAD found inside the workspace that was not the recorded one"`
 	Lost        string          `json:"lost_session,omitempty" jsonschema:"the agent's conversation, which was lost: this turn began a fresh one from the record"`
+	LostWhy     string          `json:"lost_reason,omitempty" jsonschema:"how it showed that the conversation was lost"`
 	Delivered   string          `json:"receipt,omitempty" jsonschema:"whether a run was shown these words, and ended normally"`
 	Began       time.Time       `json:"began" jsonschema:"when it began"`
 	Ended       time.Time       `json:"ended,omitzero" jsonschema:"when it ended"`
@@ -272,7 +273,7 @@ func (a *App) showTurns(ctx context.Context, t task.Task, w Window, open bool, l
 			Seq: tr.Seq, TurnID: tr.ID, Side: tr.Side, Kind: tr.Kind, Verb: tr.Verb, By: tr.Actor,
 			Agent: tr.Agent, Model: tr.Model, Effort: tr.Effort, AgentText: AgentText(tr.Agent, tr.Model, tr.Effort),
 			Host: tr.Host, Ending: tr.Ending, Outcome: tr.Outcome, Failure: tr.Failure, ExitCode: tr.ExitCode,
-			Head: tr.Head, Commits: tr.Commits, Uncommitted: tr.Uncommitted, Drifted: tr.Drifted, Lost: tr.Lost,
+			Head: tr.Head, Commits: tr.Commits, Uncommitted: tr.Uncommitted, Drifted: tr.Drifted, Lost: tr.Lost, LostWhy: tr.LostWhy,
 			Delivered: tr.Receipt, Began: tr.Began, Ended: tr.Ended, WaitedS: int64(tr.Waited / time.Second),
 			Declared: t.Final != nil && (t.Final.Turn == tr.ID || t.Final.Turn == tr.Answers),
 		}

@@ -148,7 +148,7 @@ func (e *Env) builder(ctx context.Context, f builderFlags, own []string) error {
 
 // lead runs the agent with the capture beside it.
 func (e *Env) lead(ctx context.Context, s *builderSession, h *healing) error {
-	cp := &capture{session: s.session, agent: s.agent, find: e.finder(s), call: h.call}
+	cp := &capture{session: s.session, agent: s.agent, find: e.finder(ctx, s), call: h.call}
 	live, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var side sync.WaitGroup
 	side.Go(func() { cp.run(live) })
@@ -161,7 +161,7 @@ func (e *Env) lead(ctx context.Context, s *builderSession, h *healing) error {
 	for _, why := range cp.failures() {
 		e.note("capture: %s", why)
 	}
-	if cp.session != "" && cp.sent > 0 {
+	if cp.session != "" && cp.sent > 0 && isConversation(cp.session) {
 		e.note("go on with it: lazy builder --resume %s", cp.session)
 	}
 	if err != nil {

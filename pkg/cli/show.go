@@ -184,7 +184,11 @@ func (r *recordPrinter) turns(s op.Shown) {
 			r.line("       HEAD inside the workspace had moved to %s; it was not adopted", line(short(t.Drifted)))
 		}
 		if t.Lost != "" {
-			r.line("       the agent's conversation %s was lost; it began a fresh one from the record", line(t.Lost))
+			why := ""
+			if t.LostWhy != "" {
+				why = " (" + line(t.LostWhy) + ")"
+			}
+			r.line("       the agent's conversation %s was lost%s; it began a fresh one from the record", line(t.Lost), why)
 		}
 		if len(t.Usage) > 0 {
 			r.line("       spent %s", line(spendText(t.Usage)))

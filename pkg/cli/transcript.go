@@ -91,7 +91,10 @@ func (e *Env) codexSessions() string {
 // process of this session holds open. Where that cannot be seen, or is over, it is
 // the only one that began in this folder since the launch. It is never simply the
 // newest (BL-012).
-func (e *Env) finder(s *builderSession) func(session string, over bool) (string, string, error) {
+func (e *Env) finder(ctx context.Context, s *builderSession) func(session string, over bool) (string, string, error) {
+	if s.agent == "opencode" {
+		return e.opencodeWatch(ctx, s).find
+	}
 	if s.agent != "codex" {
 		return func(session string, _ bool) (string, string, error) {
 			if session != "" {

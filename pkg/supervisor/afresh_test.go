@@ -28,7 +28,16 @@ func (forgetful) Versions() (oldest, newest string) { return "1", "1" }
 func (forgetful) Guards() bool                      { return true }
 func (forgetful) Keep() []string                    { return nil }
 func (forgetful) Knows(session string) bool         { return strings.HasPrefix(session, "s-") }
-func (forgetful) Lost(e agent.End) bool             { return strings.Contains(e.Tail, "no such conversation") }
+func (forgetful) Holds(session string) (own, made []string) {
+	return []string{"talk/*/" + session + ".jsonl"}, []string{"talk/cache"}
+}
+
+func (forgetful) Lost(e agent.End) string {
+	if strings.Contains(e.Tail, "no such conversation") {
+		return "no such conversation"
+	}
+	return ""
+}
 
 const talk = `echo "${LAZY_SESSION:-none}" >> sessions; [ -z "$LAZY_SESSION" ] || { echo 'no such conversation' >&2; exit 1; }
 	cat "$LAZY_PROMPT_FILE" > got; echo ok`

@@ -93,7 +93,9 @@ type attempt struct {
 	stopped *stopped // why the supervisor ended it, nil when it ended by itself
 	broken  error    // the sandbox or the start failed
 	commits int64    // made during it
-	lost    string   // the conversation that its CLI does not have any more
+	session string   // the conversation it was to resume
+	lost    string   // why its CLI cannot go on with that
+	mute    bool     // it failed to, without a step, a model call or a reason that is known
 }
 
 // errWatchdog ends an attempt that makes no progress.
@@ -105,8 +107,10 @@ func (r *run) launch(ctx context.Context, prompt, followup string) attempt {
 	began := r.Now()
 	before := r.broker.made()
 	a := r.launchIn(ctx, prompt, followup)
-	if a.lost != "" && r.afresh(ctx, a.lost) {
+	if r.afresh(ctx, &a) {
 		a = r.launchIn(ctx, prompt, followup)
+	} else if a.lost != "" && a.stopped == nil {
+		a.stopped = stopOf(ctx)
 	}
 	a.took = r.Now().Sub(began)
 	a.commits = r.broker.made() - before
@@ -121,7 +125,11 @@ func (r *run) launchIn(ctx context.Context, prompt, followup string) attempt {
 		prompt = r.earlier + prompt
 	}
 	if d, ok := r.drv.(agent.Installed); ok && session != "" && !d.Knows(session) {
-		return attempt{lost: session, broken: fmt.Errorf("%s cannot have a conversation %s", d.ID(), session)}
+		why := d.ID() + " names none of its conversations like that"
+		return attempt{session: session, lost: why, broken: errors.New(why)}
+	}
+	if why := r.unblock(ctx, session); why != "" {
+		return attempt{session: session, lost: why, broken: errors.New(why)}
 	}
 	l := agent.Launch{
 		Turn: r.cmd.Turn, Kind: r.cmd.Kind, Prompt: prompt, Session: session, Followup: followup,
@@ -189,7 +197,7 @@ func (r *run) launchIn(ctx context.Context, prompt, followup string) attempt {
 	}
 	r.Crash("agent")
 	r.enter("running", "")
-	var a attempt
+	a := attempt{session: session}
 	a.stopped = r.watch(ctx, p)
 	x, err := p.Exit()
 	out.end()
@@ -207,8 +215,9 @@ func (r *run) launchIn(ctx context.Context, prompt, followup string) attempt {
 	} else if err != nil && a.stopped == nil {
 		a.end.Reason = "the sandbox ended under the agent"
 	}
-	if d, ok := r.drv.(agent.Installed); ok && session != "" && !moved && a.stopped == nil && a.broken == nil && d.Lost(a.end) {
-		a.lost = session
+	if d, ok := r.drv.(agent.Installed); ok && !moved && a.stopped == nil && a.broken == nil {
+		a.lost = d.Lost(a.end)
+		a.mute = session != "" && r.gateway != nil && r.gateway.Seen().Calls == 0 && mute(d, a.end)
 	}
 	return a
 }

@@ -49,6 +49,9 @@ func find(id string, argv []string) (agent.Driver, bool) {
 	if id == "unguarded" {
 		return unguarded{}, true
 	}
+	if id == "talker" {
+		return talker{}, true
+	}
 	if id == "forgetful" {
 		return forgetful{}, true
 	}

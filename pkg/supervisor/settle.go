@@ -29,7 +29,7 @@ func (r *run) settle(ctx context.Context, res result, began bool) turn.Response 
 	words, _ := text.Cut(r.text, textMost)
 	resp := turn.Response{
 		Turn: r.start.Turn, Epoch: r.start.Epoch, Outcome: "ok", Settled: true, Host: r.cmd.Host,
-		Session: r.session, Lost: r.lost, Text: words, ExitCode: r.exitCode, Agent: r.agentTime,
+		Session: r.session, Lost: r.lost, LostWhy: r.lostWhy, Text: words, ExitCode: r.exitCode, Agent: r.agentTime,
 		Setup: r.setup, SetupFailed: r.setupFailed, Failure: res.failure,
 	}
 	if r.gateway != nil {

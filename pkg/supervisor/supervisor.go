@@ -113,6 +113,8 @@ type run struct {
 	seen    int     // failed model calls in a row of this run of the agent that it counts
 	earlier string  // what a conversation begun afresh is told of the one that was lost
 	lost    string  // the conversation that was lost
+	lostWhy string  // how that showed
+	muted   int     // attempts in a row that were mute
 
 	access  *model.Access
 	gateway *gateway.Gateway

@@ -87,6 +87,7 @@ type Turn struct {
 	Setup       string        `json:"setup,omitempty"`        // body row of workspace setup output
 	Drifted     string        `json:"drifted,omitempty"`      // HEAD found inside that was not the recorded tip
 	Lost        string        `json:"lost_session,omitempty"` // its conversation was lost, and a fresh one begun
+	LostWhy     string        `json:"lost_reason,omitempty"`  // how that showed
 	Summary     string        `json:"summary,omitempty"`
 	ExitCode    int           `json:"exit_code,omitempty"`
 	Log         string        `json:"log,omitempty"` // body row of the last log lines
@@ -159,6 +160,7 @@ type Response struct {
 	Failure     *Failure      `json:"failure,omitempty"`
 	Session     string        `json:"session_id,omitempty"`
 	Lost        string        `json:"lost_session_id,omitempty"` // could not be resumed, so a fresh one was begun
+	LostWhy     string        `json:"lost_reason,omitempty"`     // how that showed
 	Head        string        `json:"head,omitempty"`
 	Commits     int64         `json:"commits"`
 	Uncommitted Leftover      `json:"uncommitted_paths,omitzero"`

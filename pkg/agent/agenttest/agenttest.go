@@ -145,15 +145,15 @@ func Lost(t *testing.T, d agent.Installed, own, foreign string, said agent.End) 
 	if !d.Knows(own) || d.Knows(foreign) || d.Knows("") {
 		t.Errorf("it takes %q: %t, %q: %t", own, d.Knows(own), foreign, d.Knows(foreign))
 	}
-	if !d.Lost(said) {
-		t.Errorf("not lost: %+v", said)
+	if words := d.Lost(said); words == "" || !strings.Contains(said.Tail, words) && (said.Said == nil || !strings.Contains(said.Said.Reason, words)) {
+		t.Errorf("%q is why it is lost: %+v", words, said)
 	}
 	well, failed := said, said
 	well.Code = 0
 	failed.Model = &turn.Failure{Class: turn.Overload}
 	for _, e := range []agent.End{well, failed, {Code: 1, Tail: "something else broke"}} {
-		if d.Lost(e) {
-			t.Errorf("lost: %+v", e)
+		if words := d.Lost(e); words != "" {
+			t.Errorf("lost, because of %q: %+v", words, e)
 		}
 	}
 }

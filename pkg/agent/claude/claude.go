@@ -36,16 +36,24 @@ func (Driver) Install() agent.Install {
 // Versions are those whose recorded output the tests read.
 func (Driver) Versions() (oldest, newest string) { return "2.1.58", "2.1.328" }
 
-// Keep names the conversations. Everything else below the directory is a cache.
-func (Driver) Keep() []string { return []string{dir + "/projects", dir + "/.claude.json"} }
+// Keep names the conversations. Everything else below the directory is ours or a
+// cache.
+func (Driver) Keep() []string { return []string{dir + "/projects"} }
+
+// Holds names the one transcript.
+func (Driver) Holds(session string) (own, made []string) {
+	return []string{dir + "/projects/*/" + session + ".jsonl"}, nil
+}
 
 // Knows accepts what Claude Code names its conversations by.
 func (Driver) Knows(session string) bool { return wording.UUID(session) }
 
-var lost = pattern.New(`(?i)no conversation found with session id|--resume requires a valid session id`)
+// A transcript of which no line can be read is none to it, one that cannot be read
+// at all fails its resume.
+var lost = pattern.New(`(?i)no conversation found with session id|--resume requires a valid session id|failed to resume session`)
 
 // Lost goes by its words: it says nothing else about it.
-func (Driver) Lost(e agent.End) bool { return wording.Has(lost, e) }
+func (Driver) Lost(e agent.End) string { return wording.Found(lost, e) }
 
 // Guards returns true: its plan mode refuses what writes.
 func (Driver) Guards() bool { return true }

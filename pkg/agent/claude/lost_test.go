@@ -26,3 +26,15 @@ func TestARefusalOfTheModelIsNotTriedAgain(t *testing.T) {
 		t.Errorf("classified %+v", f)
 	}
 }
+
+// What it says of a conversation whose file is damaged, as it was seen.
+func TestADamagedConversationIsToldFromItsWords(t *testing.T) {
+	for _, tail := range []string{
+		"Failed to resume session: EISDIR: illegal operation on a directory, read",
+		"No conversation found with session ID: 00000000-0000-4000-8000-000000000001",
+	} {
+		if words := (claude.Driver{}).Lost(agent.End{Code: 1, Tail: tail}); words == "" || len(words) > 303 {
+			t.Errorf("of %q it finds %q", tail, words)
+		}
+	}
+}

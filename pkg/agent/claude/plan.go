@@ -49,7 +49,11 @@ func (d Driver) Plan(l agent.Launch) (agent.Plan, error) {
 		return agent.Plan{}, err
 	}
 	if l.Home != "" {
-		p.Files = append(p.Files, agent.File{Path: dir + "/settings.json", Mode: 0o600, Data: settings})
+		p.Files = append(p.Files,
+			agent.File{Path: dir + "/settings.json", Mode: 0o600, Data: settings},
+			// What it remembers of its launches. Nothing of it is needed, and one
+			// that is damaged ends or holds up every start.
+			agent.File{Path: dir + "/.claude.json", Mode: 0o600, Data: []byte("{}\n")})
 	}
 	return p, nil
 }

@@ -44,10 +44,18 @@ func (Driver) Keep() []string { return []string{dir + "/sessions"} }
 // thread's title and begins a thread of its own when there is none.
 func (Driver) Knows(session string) bool { return wording.UUID(session) }
 
-var lost = pattern.New(`(?i)no rollout found for|no saved session found|(thread|session|conversation) not found|rollout .{0,200}(is empty|does not start with)`)
+// Holds names the transcript of a thread, and the databases beside it.
+func (Driver) Holds(session string) (own, made []string) {
+	return []string{dir + "/sessions/*/*/*/rollout-*-" + session + ".jsonl"},
+		[]string{dir + "/*.sqlite", dir + "/*.sqlite-wal", dir + "/*.sqlite-shm"}
+}
+
+// Whatever keeps it from resuming comes with the name of that call; early versions
+// had other words.
+var lost = pattern.New(`(?i)thread/resume failed|no rollout found for|no saved session found|(thread|session|conversation) not found`)
 
 // Lost goes by its words: it says nothing else about it.
-func (Driver) Lost(e agent.End) bool { return wording.Has(lost, e) }
+func (Driver) Lost(e agent.End) string { return wording.Found(lost, e) }
 
 // Guards returns false: its read-only mode needs namespaces of its own, which
 // there are none of inside a sandbox.

@@ -13,3 +13,17 @@ func TestALostConversationIsToldFromItsWords(t *testing.T) {
 		Code: 1, Tail: "Error: Session not found",
 	})
 }
+
+// What it says of a conversation whose file is damaged, as it was seen.
+func TestADamagedConversationIsToldFromItsWords(t *testing.T) {
+	for _, tail := range []string{
+		"Error: Unexpected error\n\nfile is not a database",
+		"Error: Unexpected error\n\ndatabase disk image is malformed",
+		"Error: Unexpected error\n\nunable to open database file",
+		"Error: Unexpected error\n\ndisk I/O error",
+	} {
+		if words := (opencode.Driver{}).Lost(agent.End{Code: 1, Tail: tail}); words == "" || len(words) > 303 {
+			t.Errorf("of %q it finds %q", tail, words)
+		}
+	}
+}

@@ -78,10 +78,18 @@ func (Driver) Keep() []string {
 // Knows accepts what OpenCode names its sessions by.
 func (Driver) Knows(session string) bool { return strings.HasPrefix(session, "ses_") }
 
-var lost = pattern.New(`(?i)session not found`)
+// Holds names the database, in which all conversations are.
+func (Driver) Holds(string) (own, made []string) {
+	db := dir + "/data/opencode/opencode.db"
+	return []string{db, db + "-wal", db + "-shm"}, nil
+}
+
+// The words after the first are those of SQLite for a file that is no database or
+// cannot be opened, and for one of another layout.
+var lost = pattern.New(`(?i)session not found|file is not a database|database disk image is malformed|unable to open database|disk I/O error|database schema is corrupt|SQLITE_(CORRUPT|NOTADB|CANTOPEN|IOERR)|no such (table|column)`)
 
 // Lost goes by its words: it says nothing else about it.
-func (Driver) Lost(e agent.End) bool { return wording.Has(lost, e) }
+func (Driver) Lost(e agent.End) string { return wording.Found(lost, e) }
 
 // Guards returns true: its plan agent has no tool that writes.
 func (Driver) Guards() bool { return true }

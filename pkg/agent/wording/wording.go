@@ -144,13 +144,21 @@ func Classify(e agent.End) *turn.Failure {
 	return f
 }
 
-// Has reports whether a run that failed said something like that, in an event or
-// beside them.
-func Has(p *pattern.Pattern, e agent.End) bool {
+// Found returns the line in which a run that failed said something like that, in
+// an event or beside them; "" when it did not.
+func Found(p *pattern.Pattern, e agent.End) string {
 	if e.Code == 0 || e.Model != nil {
-		return false
+		return ""
 	}
-	return e.Said != nil && p.MatchString(e.Said.Reason) || p.MatchString(e.Tail)
+	if e.Said != nil && p.MatchString(e.Said.Reason) {
+		return Short(e.Said.Reason)
+	}
+	for l := range strings.Lines(e.Tail) {
+		if p.MatchString(l) {
+			return Short(strings.TrimSpace(l))
+		}
+	}
+	return ""
 }
 
 var uuid = pattern.New(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)

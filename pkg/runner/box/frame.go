@@ -41,13 +41,15 @@ const (
 	opLook   = "look"
 	opHealth = "health"
 	opWrite  = "write"
+	opAside  = "aside"
 	opEnd    = "end"
 )
 
 type request struct {
 	Op string `json:"op"`
 	Command
-	File *File `json:"file,omitempty"`
+	File  *File  `json:"file,omitempty"`
+	Aside *Aside `json:"aside,omitempty"`
 }
 
 // File is a file to write inside, where only the helper can: its directory is
@@ -79,10 +81,11 @@ type Exit struct {
 
 // Health is what a helper says of itself.
 type Health struct {
-	Sentinel string `json:"sentinel"` // "lazy-agent ok <version>" (WF-11)
-	Running  int    `json:"running"`  // processes started by a supervisor
-	Home     string `json:"home"`
-	Gateway  string `json:"gateway,omitempty"` // where the model gateway is reached inside
+	Sentinel string  `json:"sentinel"` // "lazy-agent ok <version>" (WF-11)
+	Running  int     `json:"running"`  // processes started by a supervisor
+	Home     string  `json:"home"`
+	Gateway  string  `json:"gateway,omitempty"` // where the model gateway is reached inside
+	Moved    []Moved `json:"moved,omitempty"`   // in answer to Aside
 }
 
 type refused struct {

@@ -100,6 +100,12 @@ func (s *Server) answer(ctx context.Context, conn net.Conn) {
 	switch req.Op {
 	case opHealth:
 		s.agree(conn, nil)
+	case opAside:
+		if req.Aside == nil {
+			return
+		}
+		moved, err := aside(*req.Aside)
+		s.tell(conn, moved, err)
 	case opLook:
 		if len(req.Argv) == 1 {
 			_, err = look(req.Argv[0], req.Dir, merge(s.Env, req.Env))
@@ -118,12 +124,14 @@ func (s *Server) answer(ctx context.Context, conn net.Conn) {
 	}
 }
 
-func (s *Server) agree(conn net.Conn, err error) {
+func (s *Server) agree(conn net.Conn, err error) { s.tell(conn, nil, err) }
+
+func (s *Server) tell(conn net.Conn, moved []Moved, err error) {
 	if err != nil {
 		refuse(conn, err)
 		return
 	}
-	h := Health{Sentinel: s.Sentinel, Running: s.kids.count(), Gateway: s.Gateway}
+	h := Health{Sentinel: s.Sentinel, Running: s.kids.count(), Gateway: s.Gateway, Moved: moved}
 	for _, kv := range s.Env {
 		if v, ok := strings.CutPrefix(kv, "HOME="); ok {
 			h.Home = v

@@ -38,6 +38,9 @@ func (s *Server) write(f File) error {
 	_ = root.RemoveAll(temp)
 	err = s.fill(root, temp, f)
 	if err == nil {
+		if fi, was := root.Lstat(f.Name); was == nil && fi.IsDir() {
+			_ = root.RemoveAll(f.Name) // no rename replaces one
+		}
 		err = root.Rename(temp, f.Name)
 	}
 	if err != nil {
