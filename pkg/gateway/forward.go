@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -241,9 +242,8 @@ var errHungUp = errors.New("the agent hung up")
 // windowEnd is the rest of the usage window that a plan has spent, which its
 // service names in other places than Retry-After; 0 when it names none (FC-009).
 func windowEnd(h http.Header, e said, now time.Time) time.Duration {
-	most := func(d time.Duration) time.Duration { return min(max(d, 0), 24*time.Hour) }
 	if e.resets > 0 {
-		return most(time.Duration(min(e.resets, 1e6) * float64(time.Second)))
+		return delay(e.resets)
 	}
 	if h.Get("Anthropic-Ratelimit-Unified-Status") != "rejected" {
 		return 0
@@ -252,23 +252,46 @@ func windowEnd(h http.Header, e said, now time.Time) time.Duration {
 	if err != nil || at <= 0 {
 		return 0
 	}
-	return most(time.Unix(at, 0).Sub(now))
+	return delay(time.Unix(at, 0).Sub(clock(h, now)).Seconds())
 }
 
 // retryAfter is the delay a service asked for, at most a day; 0 when it named none.
 func retryAfter(h http.Header, now time.Time) time.Duration {
-	most := func(d time.Duration) time.Duration { return min(max(d, 0), 24*time.Hour) }
-	if ms, err := time.ParseDuration(h.Get("Retry-After-Ms") + "ms"); err == nil {
-		return most(ms)
+	if ms, ok := number(h.Get("Retry-After-Ms")); ok {
+		return delay(ms / 1000)
 	}
 	v := h.Get("Retry-After")
-	if s, err := time.ParseDuration(v + "s"); err == nil {
-		return most(s)
+	if s, ok := number(v); ok {
+		return delay(s)
 	}
 	if at, err := http.ParseTime(v); err == nil {
-		return most(at.Sub(now))
+		return delay(at.Sub(clock(h, now)).Seconds())
 	}
 	return 0
+}
+
+// clock is what the time is to the service. A moment that it names is one of its
+// own clock, from which ours may be far.
+func clock(h http.Header, ours time.Time) time.Time {
+	if at, err := http.ParseTime(h.Get("Date")); err == nil {
+		return at
+	}
+	return ours
+}
+
+// delay bounds what a service asks for to a day.
+func delay(seconds float64) time.Duration {
+	return time.Duration(min(max(seconds, 0), (24*time.Hour).Seconds()) * float64(time.Second))
+}
+
+// number reads a header's number. One that is too large to be told is still a
+// large one.
+func number(v string) (float64, bool) {
+	f, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
+	if math.IsNaN(f) || math.IsInf(f, 0) && err == nil {
+		return 0, false // words, not digits
+	}
+	return f, err == nil || errors.Is(err, strconv.ErrRange)
 }
 
 // refuse answers in the wire's own form, so that a client understands it.
