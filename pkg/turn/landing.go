@@ -97,7 +97,7 @@ func MergeMessage(task id.Task, title, reason string, subjects []string) string 
 	}
 	fmt.Fprintf(&b, "\nLazy-Task: %s\n", task)
 	if b.Len() > 1500 {
-		return b.String()[:1500]
+		return strings.ToValidUTF8(b.String()[:1500], "")
 	}
 	return b.String()
 }
