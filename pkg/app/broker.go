@@ -250,7 +250,7 @@ func (a *App) Land(ctx context.Context, who identity.Caller, in turn.LandIn) (tu
 	case in.Landed && in.Intent == m.Commit && m.Commit != "":
 		return turn.LandOut{Landed: true}, a.brokerSaid(ctx, t, who.Epoch, "", "")
 	case len(in.Conflict) > 0:
-		why := a.planFault(t, &MergeConflict{Files: capped(in.Conflict, 20)})
+		why := a.planFault(t, &MergeConflict{Files: capped(in.Conflict)})
 		return turn.LandOut{}, a.brokerSaid(ctx, t, who.Epoch, engine.ErrorName(why), fault.Of(why).Public)
 	}
 	if err := made(t, in); err != nil {
@@ -365,7 +365,7 @@ func (a *App) vaultFor(ctx context.Context, t task.Task, who identity.Caller, of
 }
 
 // packUploads gives the broker of an accept links to store what it made under.
-func (a *App) packUploads(ctx context.Context, t task.Task, who identity.Caller, in []turn.Parcel, link func(key string, size int64, sum [32]byte) error) error {
+func (a *App) packUploads(t task.Task, who identity.Caller, in []turn.Parcel, link func(key string, size int64, sum [32]byte) error) error {
 	if len(in) == 0 {
 		return nil
 	}

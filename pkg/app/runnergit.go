@@ -39,7 +39,7 @@ func (a *App) Git(ctx context.Context, who identity.Caller, in turn.GitIn) (turn
 			}
 			out.Tip = t.Tip
 			ch := change{task: t}
-			ch.task.MidMerge = capped(in.Unmerged, 20)
+			ch.task.MidMerge = capped(in.Unmerged)
 			if len(in.Unmerged) == 0 {
 				ch.task.Merging = ""
 			}
@@ -70,7 +70,7 @@ func (a *App) gitMerge(ctx context.Context, t task.Task, who identity.Caller, in
 			return change{silent: true, task: t}, nil
 		}
 		ch := change{task: t}
-		ch.task.Merging, ch.task.MidMerge = in.Target, capped(in.Unmerged, 20)
+		ch.task.Merging, ch.task.MidMerge = in.Target, capped(in.Unmerged)
 		return ch, nil
 	})
 	return out, err

@@ -250,7 +250,7 @@ func (a *App) settle(ctx context.Context, t task.Task, o Op, resp turn.Response,
 	ch := change{task: t}
 	n := &ch.task
 	n.Claimed, n.Answered, n.Wait = false, o.Epoch, nil
-	n.MidMerge = capped(resp.MergeState, 20)
+	n.MidMerge = capped(resp.MergeState)
 	if t.Wait == nil { // else it was when the wait began
 		book(n, resp.Usage)
 	}
@@ -440,9 +440,10 @@ func (a *App) withdraw(ctx context.Context, t *task.Task, r turn.Run) error {
 	return errors.Join(err, bad)
 }
 
-func capped(list []string, n int) []string {
+// capped is what of a list of files a row holds.
+func capped(list []string) []string {
 	var out []string
-	for _, s := range list[:min(n, len(list))] {
+	for _, s := range list[:min(20, len(list))] {
 		out = append(out, cut(s, 200))
 	}
 	return out

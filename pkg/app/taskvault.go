@@ -184,7 +184,7 @@ func (a *App) Upload(ctx context.Context, who identity.Caller, in turn.UploadIn)
 		}
 		out.Get = append(out.Get, turn.Link(l))
 	}
-	err = a.packUploads(ctx, t, who, in.PutPacks, func(key string, size int64, sum [32]byte) error {
+	err = a.packUploads(t, who, in.PutPacks, func(key string, size int64, sum [32]byte) error {
 		l, err := s.Upload(ctx, key, size, sum)
 		out.PutPacks = append(out.PutPacks, turn.Link(l))
 		return err

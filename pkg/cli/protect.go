@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -51,10 +52,8 @@ func patterns(c *cobra.Command, words []string) error {
 	if len(words) == 0 {
 		return usage(c, "PATH is missing")
 	}
-	for _, w := range words {
-		if text.Blank(w) {
-			return usage(c, "PATH is empty")
-		}
+	if slices.ContainsFunc(words, text.Blank) {
+		return usage(c, "PATH is empty")
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 func TestWhatAPersonDoesAtATerminalHasNoTool(t *testing.T) {
 	req.Covers(t, "HO-024", "HO-026")
 	c := op.Default()
-	for _, verb := range strings.Fields(`builder pair chat shell revert browse
+	for verb := range strings.FieldsSeq(`builder pair chat shell revert browse
 		init doctor upgrade plane daemon system config watch completion export-dockerfile logs demo version up`) {
 		tool := "lazy_" + strings.ReplaceAll(verb, "-", "_")
 		if o, ok := c.Tool(tool); ok {

@@ -104,7 +104,10 @@ func (h *held) plane(q *http.Request) (*http.Response, error) {
 		return nil, errors.New("no route to host")
 	}
 	var in turn.BeatIn
-	if err := json.NewDecoder(q.Body).Decode(&in); err != nil || in.Epoch != 3 {
+	if err := json.NewDecoder(q.Body).Decode(&in); err != nil {
+		return nil, err
+	}
+	if in.Epoch != 3 {
 		return said(400, `{}`), nil
 	}
 	h.beats.Add(1)

@@ -32,8 +32,11 @@ const (
 	// kept is the memory in MiB that an agent never gets.
 	kept = 512
 
-	// What the broker of an accept gets: git on one repository.
-	BrokerCPU, BrokerMemoryMiB = 1024, 2048
+	// BrokerCPU is in units of 1/1024 vCPU what the broker of an accept gets: git
+	// on one repository.
+	BrokerCPU = 1024
+	// BrokerMemoryMiB is its memory.
+	BrokerMemoryMiB = 2048
 )
 
 // Definition is what all task definitions of a deployment have in common.
