@@ -132,7 +132,7 @@ func (s *shop) build(name, folder string, more ...string) error {
 }
 
 // unreached is what apt, npm and go say when it is not the recipe's fault.
-var unreached = regexp.MustCompile(`Failed to fetch|Could not resolve|Could not connect|Unable to connect|Temporary failure|ECONNRE|ENOTFOUND|ETIMEDOUT|i/o timeout|no such host|connection refused`)
+var unreached = regexp.MustCompile(`Failed to fetch|Could not resolve|Could not connect|Unable to connect|Temporary failure|ECONNRE|ENOTFOUND|ETIMEDOUT|i/o timeout|no such host|connection refused|signed by unknown authority`)
 
 const (
 	supervisorImage = "localhost/supervisor"
@@ -141,6 +141,10 @@ const (
 
 func (s *shop) supervisor() error {
 	args := []string{"--build-arg", "GOLANG=" + golangImage, "--build-arg", "DEBIAN=" + debianImage}
+	// This machine may reach the modules by an authority that no image trusts.
+	if _, err := s.do("go", "mod", "download"); err != nil {
+		return err
+	}
 	for name, at := range map[string]string{"GOROOT": "/usr/local/go", "GOMODCACHE": "/go/pkg/mod", "GOCACHE": "/root/.cache/go-build"} {
 		dir, err := s.do("go", "env", name)
 		if err != nil {
