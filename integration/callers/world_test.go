@@ -198,6 +198,11 @@ func (w *world) caller(kind identity.Kind, tenant, project, subject string) call
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	if kind == identity.User { // one who may do all that a person of the team may
+		if err := w.AddMember(w.t.Context(), tenant, project, tok.Email, tok.Name, app.RoleAdmin); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 	return caller{name: string(kind), text: text, who: identity.Caller{
 		Kind: kind, Tenant: tenant, Project: project, Subject: subject, Email: tok.Email, Name: tok.Name, Hash: tok.Hash,
 		Turn: tok.Turn, Epoch: tok.Epoch,
