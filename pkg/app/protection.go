@@ -81,13 +81,17 @@ func (a *App) seeded(paths []string) protectionRow {
 }
 
 // SeedProtection makes a project's record from its lazy.toml, unless there is one:
-// what that file says later changes nothing (HO-017).
+// what that file says later changes nothing (HO-017). A file that is not valid, by
+// which nothing can be started, is left for the next beginning.
 func (a *App) SeedProtection(ctx context.Context, tenant, project string) error {
 	k := protectionKey(tenant, project)
 	if _, there, err := get[protectionRow](ctx, a.Store, k); err != nil || there {
 		return err
 	}
 	set, err := a.Settings(ctx, tenant, project)
+	if fault.KindOf(err) == fault.Invalid {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -98,5 +99,27 @@ func TestRulesAddedAtOnceAreAllKept(t *testing.T) {
 	got := do[app.ProtectionRules](r, r.owner(), "setProtection", args{"add": []string{"mine"}})
 	if rulesOf(got) != "infra/** other mine" {
 		t.Errorf("kept %q", rulesOf(got))
+	}
+}
+
+// A project begins although its lazy.toml is not valid, and has the rules of the
+// first one that is.
+func TestAFileThatIsNotValidSeedsNothing(t *testing.T) {
+	r := newRig(t)
+	r.set.Protected = []string{"infra/**"}
+	valid := r.Settings
+	r.Settings = func(context.Context, string, string) (app.Settings, error) {
+		return app.Settings{}, fault.New(fault.Invalid, "lazy.toml is not valid")
+	}
+	if err := r.SeedProtection(t.Context(), tenant, project); err != nil {
+		t.Fatal(err)
+	}
+	r.Settings = valid
+	if err := r.SeedProtection(t.Context(), tenant, project); err != nil {
+		t.Fatal(err)
+	}
+	r.set.Protected = nil
+	if got := do[app.ProtectionRules](r, r.owner(), "showProtection", args{}); rulesOf(got) != "infra/**" {
+		t.Errorf("the rules are %q", rulesOf(got))
 	}
 }
