@@ -29,7 +29,14 @@ const look = 100 * time.Millisecond
 func (s *Stack) feeds(ctx context.Context) {
 	if !s.o.NoStream {
 		s.tasks.Go(func() { s.every(ctx, look, "stream", s.stream(names.SurfaceEvents, asks)) })
-		s.tasks.Go(func() { s.every(ctx, look, "changes", s.stream(names.SurfacePublish, changed)) })
+		changes := s.stream(names.SurfacePublish, changed)
+		s.tasks.Go(func() {
+			s.every(ctx, look, "changes", func(ctx context.Context) error {
+				s.telling.Lock()
+				defer s.telling.Unlock()
+				return changes(ctx)
+			})
+		})
 	}
 	s.tasks.Go(func() { s.every(ctx, look, "queue", s.receive) })
 	s.tasks.Go(func() { s.every(ctx, s.o.Sweep, "clock", s.tick) })

@@ -96,7 +96,8 @@ type Stack struct {
 	srv     *http.Server
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
-	ends    []func() // run last to first
+	telling sync.Mutex // held while changes are being published
+	ends    []func()   // run last to first
 }
 
 // Build compiles the functions and lazy-agent into dir, as they are deployed but
@@ -291,7 +292,7 @@ func (s *Stack) emulate(ctx context.Context) ([]string, error) {
 	}
 	s.Rules = eventbridge.NewFromConfig(conf)
 	if !s.o.NoBus {
-		if err := s.MakeBus(ctx); err != nil {
+		if err := s.MakeBus(ctx, func() error { return nil }); err != nil {
 			return nil, err
 		}
 	}
@@ -309,12 +310,15 @@ func (s *Stack) emulate(ctx context.Context) ([]string, error) {
 	return append(env, names.EnvParked+"="+s.Dead), err
 }
 
-// MakeBus makes the event bus, where it was left out.
-func (s *Stack) MakeBus(ctx context.Context) error {
+// MakeBus makes the event bus, where it was left out. Nothing is told on it before
+// listen has returned: a bus keeps nothing for those who come later.
+func (s *Stack) MakeBus(ctx context.Context, listen func() error) error {
+	s.telling.Lock()
+	defer s.telling.Unlock()
 	if _, err := s.Rules.CreateEventBus(ctx, &eventbridge.CreateEventBusInput{Name: aws.String(Bus)}); err != nil {
 		return fmt.Errorf("make the event bus: %w", err)
 	}
-	return nil
+	return listen()
 }
 
 // between puts the options' handler before an emulator and returns its address.

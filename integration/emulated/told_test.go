@@ -32,19 +32,19 @@ func listen(t *testing.T, s *emulated.Stack) func(*dynamo.Store, []id.Task) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.MakeBus(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	name, on := aws.String("everything"), aws.String(emulated.Bus)
-	_, err = s.Rules.PutRule(t.Context(), &eventbridge.PutRuleInput{
-		Name: name, EventBusName: on, EventPattern: aws.String(`{"source":["` + event.Source + `"],"detail-type":["` + event.TypeTaskMoved + `"]}`),
+	err = s.MakeBus(t.Context(), func() error {
+		_, err := s.Rules.PutRule(t.Context(), &eventbridge.PutRuleInput{
+			Name: name, EventBusName: on, EventPattern: aws.String(`{"source":["` + event.Source + `"],"detail-type":["` + event.TypeTaskMoved + `"]}`),
+		})
+		if err != nil {
+			return err
+		}
+		_, err = s.Rules.PutTargets(t.Context(), &eventbridge.PutTargetsInput{Rule: name, EventBusName: on, Targets: []types.Target{{
+			Id: aws.String("queue"), Arn: aws.String("arn:aws:sqs:" + moto.Region + ":123456789012:listener"),
+		}}})
+		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = s.Rules.PutTargets(t.Context(), &eventbridge.PutTargetsInput{Rule: name, EventBusName: on, Targets: []types.Target{{
-		Id: aws.String("queue"), Arn: aws.String("arn:aws:sqs:" + moto.Region + ":123456789012:listener"),
-	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
