@@ -83,7 +83,10 @@ func newRig(t *testing.T, documents *http.Client) *rig {
 	r := &rig{t: t, idp: idp, log: &logBook{}}
 	ids := id.Gen{Rand: rand.Reader}
 	log := slog.New(slog.NewTextHandler(r.log, nil))
-	r.app = app.New(app.Deps{Store: db, Key: []byte("0123456789abcdef0123456789abcdef"), Now: now, IDs: ids, Log: log})
+	r.app = app.New(app.Deps{
+		Store: db, Key: []byte("0123456789abcdef0123456789abcdef"), Now: now, IDs: ids, Log: log,
+		Settings: func(context.Context, string, string) (app.Settings, error) { return app.Settings{}, nil },
+	})
 	if _, err := r.app.Bootstrap(t.Context(), app.Bootstrap{Tenant: "acme", Project: "shop", Email: "ada@example.com", Name: "Ada"}); err != nil {
 		t.Fatal(err)
 	}
