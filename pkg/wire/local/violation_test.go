@@ -58,7 +58,7 @@ func TestNoTurnRevertsAProtectedFileOrDecidesItAndAnApprovalStays(t *testing.T) 
 		// An accept that approves it and then cannot land keeps the approval.
 		at := r.git("rev-parse", "main")
 		r.host.watch(func(step string) {
-			if step == names.StepIntent {
+			if step == names.StepPlan {
 				r.host.watch(nil)
 				r.write("deploy/run.sh", "echo person\n")
 				r.commitAll("meanwhile")
