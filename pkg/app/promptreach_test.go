@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"maps"
 	"slices"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,14 +17,18 @@ import (
 // or not, by name: more than are called, never fewer.
 func reachable(t *testing.T, from ...string) map[string]*ast.FuncDecl {
 	t.Helper()
-	pkgs, err := parser.ParseDir(token.NewFileSet(), ".", nil, 0) //nolint:staticcheck // one directory of one package is all there is
+	paths, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[string][]*ast.FuncDecl{}
-	for path, f := range pkgs["app"].Files {
+	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
 		}
 		for _, d := range f.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok {

@@ -49,8 +49,10 @@ func TestARefreshWhoseAnswerWasLostGivesTheSameAnswer(t *testing.T) {
 	if _, err := r.Refresh(t.Context(), first.Refresh, "lzc_other"); grantCode(err) != app.InvalidGrant {
 		t.Errorf("another client is given it: %v", err)
 	}
-	if !r.works(lost.Access, "rpc") || !r.works(lost.Access, "rpc") {
-		t.Fatal("the answer is worth nothing")
+	for range 2 {
+		if !r.works(lost.Access, "rpc") {
+			t.Fatal("the answer is worth nothing")
+		}
 	}
 	next := refreshed(t, r, lost)
 	if next.Refresh == lost.Refresh || !r.works(next.Access, "rpc") {
