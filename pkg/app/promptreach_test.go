@@ -5,8 +5,8 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
-	"slices"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
